@@ -89,6 +89,17 @@ class Waits(Flood):
     async def on_message(self, sender, message, now):
         pass
 
+class Late(Flood):
+    async def forward_one(self, envelope, at, came_from, now):
+        pass
+
+class Exits(Flood):
+    def forward_one(self, envelope, at, came_from, now):
+        raise SystemExit(3)
+
+Made = type("Made", (Flood,), dict(next_deadline=lambda self: "soon"))
+Made.__module__ = "abc"
+
 class Text(Flood):
     def next_deadline(self):
         return "soon"
@@ -105,7 +116,7 @@ class Endless(Flood):
     def next_deadline(self):
         return 0.0
 
-KINDS = (One, Thief, Waits, Text, Nothing, Short, Endless)
+KINDS = (One, Thief, Waits, Late, Exits, Made, Text, Nothing, Short, Endless)
 ALL = tuple(system("s" + each.__name__.lower(), each) for each in KINDS)
 
 def slots(site, **more):
@@ -132,6 +143,9 @@ ENTRIES = "all = ALL, extra = EXTRA, wrong = WRONG, bare = BARE, alone = ALONE, 
         ("sone", "the strategy One of moved has messages = <class 'moved.Carry'>, which is no tuple"),
         ("sthief", "its message Forward has the tag 'Publish', which is that of Publish of tidings.protocol"),
         ("swaits", "the strategy Waits of moved: on_message is a coroutine function, which nothing awaits"),
+        ("slate", "the strategy Late of moved: forward_one is a coroutine function, which nothing awaits"),
+        ("sexits", "package moved failed: SystemExit: 3 (line 70 of"),
+        ("smade", "package moved failed: Made.next_deadline gave 'soon' and has to give a moment"),
         ("stext", "package moved failed: Text.next_deadline gave 'soon' and has to give a moment"),
         ("snothing", "package moved failed: Nothing.staying gave None and has to give a sequence"),
         ("sshort", "package moved failed: Short.staying gave [] and has to give a sequence of bool, one for"),

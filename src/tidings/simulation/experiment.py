@@ -94,8 +94,8 @@ def run_experiment(
     it is that of an extension."""
     try:
         return _ran(experiment, progress, on_row, judge)
-    except Exception as error:
-        of_extension = error_of_extension(error)
+    except BaseException as error:  # a strategy may also call sys.exit()
+        of_extension = None if isinstance(error, KeyboardInterrupt) else error_of_extension(error)
         if of_extension is None:
             raise
         raise of_extension from error

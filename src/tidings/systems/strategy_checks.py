@@ -20,7 +20,7 @@ OWN = "tidings"
 @cache
 def check_strategy(kind: type[Strategy], *, has_links: bool) -> None:
     """Refuse a strategy that could never work: its methods would not be called, or with other arguments."""
-    name = f"the strategy {kind.__qualname__} of {kind.__module__}"
+    name = f"the strategy {kind.__qualname__} of {_home(kind)}"
     _check_messages(kind, name)
     if kind.on_message is not Strategy.on_message and not kind.messages:
         raise SettingsError(
@@ -32,15 +32,17 @@ def check_strategy(kind: type[Strategy], *, has_links: bool) -> None:
             f"{name} has no method forward: no event would leave a broker",
             hint="def forward(self, envelope, at, came_from, now), as docs/extending.md shows",
         )
-    for method, base in _methods(kind):
-        wanted, own = inspect.signature(base), getattr(kind, method)
+    for method, base in _methods(kind, (OWN,)):
+        own = getattr(kind, method)
         if inspect.iscoroutinefunction(own) or inspect.isasyncgenfunction(own):
             raise SettingsError(
                 f"{name}: {method} is a coroutine function, which nothing awaits",
-                hint=f"def {method}{wanted}; a strategy waits by messages and by next_deadline",
+                hint=f"def {method}{inspect.signature(base)}; a strategy waits by messages and next_deadline",
             )
+    for method, base in _methods(kind, ROLES):
+        wanted = inspect.signature(base)
         try:
-            inspect.signature(own).bind(*[None] * len(wanted.parameters))
+            inspect.signature(getattr(kind, method)).bind(*[None] * len(wanted.parameters))
         except TypeError as error:
             raise SettingsError(f"{name}: {method}: {error}", hint=f"it is {method}{wanted}") from None
 
@@ -82,8 +84,15 @@ def _is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == OWN
 
 
-def _methods(kind: type[Strategy]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Methods that a strategy of another distribution overrides, and those that they override."""
+def _home(kind: type) -> str:
+    """The module of a class. One that a function made by `type(...)` may have another's name."""
+    modules = [each.__module__ for each in kind.__mro__]
+    return next((each for each in modules if package_of_module(each) is not None), modules[0])
+
+
+def _methods(kind: type[Strategy], modules: tuple[str, ...]) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Methods that a strategy of another distribution overrides, and those of these modules, or of modules in
+    these packages, that they override."""
     if _is_own(kind):
         return
     for method in dir(kind):
@@ -92,7 +101,8 @@ def _methods(kind: type[Strategy]) -> Iterator[tuple[str, Callable[..., Any]]]:
             continue
         for each in kind.__mro__:
             base = vars(each).get(method)
-            if each.__module__ in ROLES and inspect.isfunction(base) and base is not own:
+            is_there = each.__module__ in modules or each.__module__.partition(".")[0] in modules
+            if is_there and inspect.isfunction(base) and base is not own:
                 yield method, base
                 break
 
@@ -119,7 +129,8 @@ def _checked(
     def called(*arguments: Any) -> Any:
         value = function(*arguments)
         if expected := wrong(value, arguments):
-            package = package_of_module(kind.__module__) or kind.__module__
+            home = _home(kind)
+            package = package_of_module(home) or home
             raise failed(package, f"{kind.__qualname__}.{method} gave {value!r} and has to give {expected}")
         return value
 
