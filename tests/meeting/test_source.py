@@ -20,7 +20,7 @@ from tests.meeting._brokers import Brokers, leave_hole
 
 import tidings
 from tidings.errors import FilterError, InputError, RefusedError, SettingsError, UnreachableError
-from tidings.pipeline.broker import options
+from tidings.pipeline.broker import options, reading
 from tidings.pipeline.broker.columns import Columns, inferred
 from tidings.pipeline.broker.lines import close_lines
 from tidings.pipeline.broker.reading import state_of
@@ -220,6 +220,28 @@ def test_a_first_batch_that_was_cut_short_is_read_again_with_its_checkpoint(
         assert sorted(row["n"] for row in read) == first
     again.commit(end)
     assert step(again, end)[1] == [4]
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["pages", "node"])
+def test_a_batch_that_is_repeated_has_what_newer_events_superseded(
+    one: Brokers, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by an attack from outside: matching events with a key were gone when the batch came again."""
+    if not allowed:
+        monkeypatch.setattr(reading, "_packed", lambda line, span: reading._through_node(line, span))
+    ann = one.bus(0, "ann")
+    reader, old = stream(one.all, filter="n > 100"), stream(one.all, reader="old", superseding="true")
+    start, start_of_old = reader.initialOffset(), old.initialOffset()
+    for n in (101, 102, 103):
+        ann.publish({"n": n}, lifetime=60, key="IBM")
+    end, first = step(reader, start)
+    assert first == [101, 102, 103]
+    ann.publish({"n": 50}, lifetime=60, key="IBM")
+    assert sorted(row["n"] for row in rows(reader, reader.partitions(start, end))) == first
+    assert step(old, start_of_old)[1] == [50]
+    assert rows(batch(one.all), batch(one.all).partitions())[0]["n"] == 50, "a batch read has the newest"
+    reader.commit(end)
+    assert step(reader, end)[1] == []
 
 
 def test_a_first_batch_of_a_restarted_reader_is_read_again_from_where_it_began(one: Brokers) -> None:

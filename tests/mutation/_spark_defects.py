@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation._suites import Defect
 
 SINK = ("tests/meeting/test_sink.py",)
+HOLDS = ("tests/unit/protocol/delivery/test_retention_holds.py",)
 SOURCE = ("tests/meeting/test_source.py",)
 
 SPARK_DEFECTS = (
@@ -26,4 +27,12 @@ SPARK_DEFECTS = (
     # the repeated first batch of a reader for which the broker kept nothing is empty
     Defect("pipeline/broker/source.py", "                if is_repeated and hold.log in self._renewed:\n",
         "                if False:\n", by=SOURCE),
+    # a reader's hold lets go of what a newer event supersedes, or it is not read
+    Defect("protocol/delivery/retention_holds.py", "        if row.superseding:\n            self._whole",
+        "        if True:\n            self._whole", by=(*HOLDS, *SOURCE)),
+    Defect("protocol/delivery/scanning.py", "request.superseded or not", "not", by=(*HOLDS, *SOURCE)),
+    Defect("runtime/pages.py", "None if about.get(\"superseded\") else", "", by=SOURCE),
+    # a batch of today's values has yesterday's too
+    Defect("runtime/pages.py", "        if is_hidden(offset) or not is_open(payload):\n",
+        "        if not is_open(payload):\n", by=SOURCE),
 )  # fmt: skip

@@ -254,7 +254,10 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     msg.Fence: {"ref": ID, "number": ID},
     msg.Advertise: {"call": CALL, "name": NAME, "filter": FILTER},
     msg.Unadvertise: {"call": CALL, "name": NAME},
-    msg.ReadLog: {"call": CALL, "filter": FILTER, "after": OFFSET, "limit": NumberBound("page"), "log": NAME},
+    msg.ReadLog: {
+        "call": CALL, "filter": FILTER, "after": OFFSET, "limit": NumberBound("page"), "log": NAME,
+        "superseded": FLAG,
+    },
     msg.StageEvents: {
         "call": CALL, "query": NAME, "batch": ID, "part": ID, "events": SequenceBound("events", EVENT),
         "log": NAME,
@@ -264,7 +267,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "log": NAME},
     msg.HoldLog: {
         "call": CALL, "name": NAME, "filter": FILTER, "upto": OFFSET, "seconds": NumberBound("hold_seconds"),
-        "releases": FLAG, "log": NAME, "most_bytes": ID,
+        "releases": FLAG, "log": NAME, "most_bytes": ID, "superseding": FLAG,
     },
     msg.EndHold: {"call": CALL, "name": NAME},
     msg.AskCommitted: {"call": CALL, "query": NAME},

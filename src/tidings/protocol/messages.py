@@ -193,6 +193,7 @@ class ReadLog(Message, frozen=True, tag="ReadLog"):
     after: int = 0  # only what is beyond this offset
     limit: int = 256
     log: str = ""  # refuse when the log has another name
+    superseded: bool = False  # also what is kept although a newer event has its key
 
 
 class StageEvents(Message, frozen=True, tag="Stage"):
@@ -238,6 +239,7 @@ class HoldLog(Message, frozen=True, tag="HoldLog"):
     releases: bool = False  # events that live forever are archived up to the place: the log may let them go
     log: str = ""
     most_bytes: int = 0  # that it may keep in the log, as the broker's gate says; 0: no bound of its own
+    superseding: bool = True  # False: an event is kept also when a newer one has its key
 
 
 class EndHold(Message, frozen=True, tag="EndHold"):

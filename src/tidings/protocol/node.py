@@ -241,7 +241,7 @@ class Node:
 
     def inspect(self, what: str, about: Any = None) -> Any:
         """For operators: `pins` of the log, `holds`, how far events were `released` to an archive, dead
-        `letters` (of one subscription, or how many of each)."""
+        `letters` (of one subscription, or how many of each), the test for `superseded` offsets."""
         return self._ports.inspection.inspect(what, about)
 
     @property

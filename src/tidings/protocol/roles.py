@@ -563,7 +563,8 @@ class Inspection(Role):
         return []
 
     def inspect(self, what: str, about: Any = None) -> Any:
-        """What operators ask about: pins of the log, holds, dead letters."""
+        """What operators ask about: pins of the log, holds, dead letters; `superseded` is a function: is this
+        offset kept only for readers of superseded events?"""
         return None
 
 

@@ -79,6 +79,7 @@ class BlockingLogCalls:
         upto: int = 0,
         seconds: float = HOLD_SECONDS,
         releases: bool = False,
+        superseding: bool = True,
         log: str = "",
         dialect: str = TIDINGS,
         timeout: Timeout = ...,
@@ -87,8 +88,8 @@ class BlockingLogCalls:
         hold = self._bus.hold_log
         return self._loop.call(
             lambda: hold(
-                name, wanted, upto=upto, seconds=seconds, releases=releases, log=log, dialect=dialect,
-                timeout=timeout,
+                name, wanted, upto=upto, seconds=seconds, releases=releases, superseding=superseding,
+                log=log, dialect=dialect, timeout=timeout,
             )
         )  # fmt: skip
 

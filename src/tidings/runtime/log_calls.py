@@ -32,16 +32,20 @@ class LogCalls(ABC):
         after: int = 0,
         limit: int = 256,
         log: str = "",
+        superseded: bool = False,
         dialect: str = TIDINGS,
         timeout: Timeout = ...,
     ) -> msg.LogRead:
         """A page of the broker's own log: what the filter accepts beyond the offset `after`, in order.
 
         Go on from the page's `upto`; when that equals its `end`, there is no more for now. A `log` that
-        is not the broker's is refused.
+        is not the broker's is refused. `superseded`: also what a hold or a subscription keeps although a
+        newer event has its key.
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
-        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log), timeout)
+        page = await self._question(
+            lambda call: msg.ReadLog(call, filter, after, limit, log, superseded), timeout
+        )
         assert isinstance(page, msg.LogRead)
         return page
 
@@ -91,6 +95,7 @@ class LogCalls(ABC):
         upto: int = 0,
         seconds: float = HOLD_SECONDS,
         releases: bool = False,
+        superseding: bool = True,
         log: str = "",
         dialect: str = TIDINGS,
         timeout: Timeout = ...,
@@ -98,11 +103,15 @@ class LogCalls(ABC):
         """Have the broker keep in its log what the filter accepts, and forget no such entry beyond `upto`.
 
         For readers of the log: call it again under the same name to move the place on. It ends by itself
-        without a call for `seconds`; its answer then says that it is new.
+        without a call for `seconds`; its answer then says that it is new. With `superseding=False` an event
+        is kept also when a newer one has its key (`read_log(superseded=True)` reads it).
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
         hold = await self._question(
-            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log), timeout
+            lambda call: msg.HoldLog(
+                call, name, filter, upto, seconds, releases, log, superseding=superseding
+            ),
+            timeout,
         )
         assert isinstance(hold, msg.LogHeld)
         return hold

@@ -6,6 +6,7 @@ Rules
 - Only who may hear everything is served: for all others every event has to be asked about, which the
   way through the node does. They are refused, and go that way.
 - A filter is applied here; without one no event is decoded at all, but those that may be replies to others.
+- Superseded events are left out, unless the reader asks for them as well (`superseded`).
 - Expired events are left out. Entries beyond `upto` are not read: the reader has learned from the node how
   far the log was delivered.
 """
@@ -57,7 +58,9 @@ class LogPages:
         now: Callable[[], float],
         limits: Limits = DEFAULT_LIMITS,
         resources: ResourceLimits = DEFAULT_RESOURCES,
+        inspect: Callable[[str], Any] = lambda what: None,  # as the node's, for what is superseded
     ) -> None:
+        self._inspect = inspect
         self._resources = resources
         self._store, self._guard, self._log, self._now, self._limits = store, guard, log, now, limits
 
@@ -73,7 +76,8 @@ class LogPages:
         ):
             raise InputError("a page is asked for by two places and a filter's text")
         filter = EVERYTHING if text is None else parse_filter(text, dialect=dialect, limits=self._limits)
-        wants = _wanted(filter, self._now(), partial(self._is_open, principal))
+        is_hidden = None if about.get("superseded") else self._inspect("superseded")
+        wants = _wanted(filter, self._now(), partial(self._is_open, principal), is_hidden or _never)
         most, size = self._resources.transfer_count, self._resources.transfer_bytes
         packed, read = await asyncio.to_thread(self._store.pack, after + 1, upto, most, size, wants)
         return {"log": self._log(), "entries": packed, "upto": read}
@@ -85,11 +89,17 @@ class LogPages:
         return self._guard.deliver(principal, _decode(payload).event) is not None
 
 
-def _wanted(filter: Filter, now: float, is_open: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+def _never(_offset: int) -> bool:
+    return False
+
+
+def _wanted(
+    filter: Filter, now: float, is_open: Callable[[bytes], bool], is_hidden: Callable[[int], bool]
+) -> Callable[[int, bytes], bool]:
     """Whether a stored entry goes into the page."""
 
-    def is_there(payload: bytes) -> bool:
-        if not is_open(payload):
+    def is_there(offset: int, payload: bytes) -> bool:
+        if is_hidden(offset) or not is_open(payload):
             return False
         if payload[_NO_END] == _NIL:
             return True
@@ -99,7 +109,9 @@ def _wanted(filter: Filter, now: float, is_open: Callable[[bytes], bool]) -> Cal
     if filter.is_always_true:
         return is_there
 
-    def is_wanted(payload: bytes) -> bool:
+    def is_wanted(offset: int, payload: bytes) -> bool:
+        if is_hidden(offset):
+            return False
         stored = _decode(payload)
         if stored.expires_at is not None and stored.expires_at <= now:
             return False

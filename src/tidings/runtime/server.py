@@ -191,7 +191,7 @@ class Server:
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
         )
         ask = (store, self._guard, lambda: self.node.log, self._driver.now, self._limits)
-        self.inquiries["log"] = LogPages(*ask, self.resources).answer
+        self.inquiries["log"] = LogPages(*ask, self.resources, self.node.inspect).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.meter = self.reading
         self._turn = PublishTurn(self._driver, self._coalescer, self.resources, self.reading.fairness)

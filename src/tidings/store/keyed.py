@@ -107,13 +107,19 @@ class KeyedStore:
         return found
 
     def pack(
-        self, from_offset: int, upto: int, limit: int, max_bytes: int, is_wanted: Callable[[bytes], bool]
+        self,
+        from_offset: int,
+        upto: int,
+        limit: int,
+        max_bytes: int,
+        is_wanted: Callable[[int, bytes], bool],
     ) -> tuple[bytes, int]:
         """Entries from `from_offset` to `upto` as one MessagePack array of [offset, stored entry], as they
         are on the disk, each checked; and the last offset that was looked at (`upto` when all were). At most
         `limit` entries and `max_bytes`, but always one.
 
-        For readers of whole logs: no entry is decoded here unless `is_wanted` does so with its bytes.
+        For readers of whole logs: no entry is decoded here unless `is_wanted` does so with its offset
+        and bytes.
         """
         self._check_open()
         name, first = self._engine.name, self._first
@@ -124,7 +130,7 @@ class KeyedStore:
             with closing(self._engine.scan(lower, upper)) as scan:
                 for key, value in scan:
                     payload = opened(key, value, name)
-                    if is_wanted(payload):
+                    if is_wanted(offset_of(key), payload):
                         if count and size + len(payload) > max_bytes:
                             last = offset_of(key) - 1  # it belongs to the next page
                             break

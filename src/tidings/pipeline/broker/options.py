@@ -61,6 +61,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
     on_trimmed: str
     on_missing_log: str
     on_lost_checkpoint: str
+    superseding: bool  # False: a stream reads events also when a newer one has their key
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 _COMMON = ("broker", "brokers", "name", "timeout", *IDENTITY, *OF_SPARK)
 _READING = (
     "filter", "dialect", "reader", "startingOffsets", "endingOffsets", "maxEventsPerBatch", "partitions",
-    "samples", "keepSeconds", "onTrimmed", "onMissingLog", "onLostCheckpoint",
+    "samples", "keepSeconds", "onTrimmed", "onMissingLog", "onLostCheckpoint", "superseding",
 )  # fmt: skip
 _WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint", "identity")
 
@@ -102,6 +103,7 @@ def reading(options: Mapping[str, str]) -> ReadOptions:
         on_trimmed=_choice(given, "onTrimmed", (FAIL, GO_ON)),
         on_missing_log=_choice(given, "onMissingLog", (FAIL, GO_ON)),
         on_lost_checkpoint=_choice(given, "onLostCheckpoint", LOST_CHECKPOINT),
+        superseding=_choice(given, "superseding", ("false", "true")) == "true",
     )
 
 

@@ -38,6 +38,7 @@ class LogSpan(NamedTuple):
     upto: int
     filter: str | None
     dialect: str
+    superseded: bool = False  # also what the log keeps although a newer event has its key
 
 
 class LogExtent(NamedTuple):
@@ -88,7 +89,9 @@ class _PermissionDenied(Exception):
 
 
 def _packed(line: BrokerConnection, span: LogSpan) -> Iterator[bytes]:
-    about: dict[str, Any] = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
+    about: dict[str, Any] = {
+        "upto": span.upto, "filter": span.filter, "dialect": span.dialect, "superseded": span.superseded,
+    }  # fmt: skip
 
     def ask(after: int) -> Ask[Any]:
         return lambda bus: bus.inquire("log", after=after, **about)
@@ -118,8 +121,9 @@ def _packed(line: BrokerConnection, span: LogSpan) -> Iterator[bytes]:
 def _through_node(line: BrokerConnection, span: LogSpan) -> Iterator[Entries]:
     def ask(after: int) -> Ask[LogRead]:
         return lambda bus: bus.read_log(
-            span.filter, after=after, limit=NODE_PAGE, log=span.log, dialect=span.dialect
-        )
+            span.filter, after=after, limit=NODE_PAGE, log=span.log, superseded=span.superseded,
+            dialect=span.dialect,
+        )  # fmt: skip
 
     read = span.after
     while read < span.upto:

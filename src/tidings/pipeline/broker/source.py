@@ -10,6 +10,8 @@ Rules
 - Spark asks for an initial offset in two cases: a query without a checkpoint, which then asks for the latest
   offset; and a repetition of the first batch, which the checkpoint holds and Spark plans at once. The first
   case under the name of a reader that has begun is a lost checkpoint.
+- An event that a newer one of its key supersedes is read all the same, unless `superseding` is set: a batch
+  that is repeated after the newer event came would else lack what it had read.
 - No event is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one
   of its name has been are errors, and an option says how to go on.
 """
@@ -56,7 +58,8 @@ class BrokerBatchReader(DataSourceReader):  # type: ignore[misc]
     """Rows of the logs: all present ones, or those between two sets of offsets."""
 
     def __init__(self, reading: ReadOptions, schema: Any) -> None:
-        self._reading, self._schema = reading, schema
+        # no hold keeps superseded events for a batch
+        self._reading, self._schema = msgspec.structs.replace(reading, superseding=True), schema
         _check(reading, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -254,15 +257,15 @@ def _hold(reading: ReadOptions, where: BrokerTarget, ends: Mapping[str, int] | N
     line = line_to(where)
 
     async def hold(bus: Any) -> LogHeld:
-        log_hold: LogHeld = await bus.hold_log(
-            reading.reader, reading.filter, seconds=reading.keep_seconds, dialect=reading.dialect
-        )
+        about: dict[str, Any] = {
+            "seconds": reading.keep_seconds, "dialect": reading.dialect, "superseding": reading.superseding,
+        }  # fmt: skip
+        log_hold: LogHeld = await bus.hold_log(reading.reader, reading.filter, **about)
         upto = (ends or {}).get(log_hold.log, 0)
         if upto > log_hold.upto:
             moved: LogHeld = await bus.hold_log(
-                reading.reader, reading.filter, upto=upto, seconds=reading.keep_seconds,
-                log=log_hold.log, dialect=reading.dialect,
-            )  # fmt: skip
+                reading.reader, reading.filter, upto=upto, log=log_hold.log, **about
+            )
             return msgspec.structs.replace(moved, is_new=log_hold.is_new)
         return log_hold
 
@@ -329,5 +332,6 @@ def _spans(reading: ReadOptions, where: BrokerTarget, log: str, after: int, upto
     count = min(count, size)
     cuts = [after + size * number // count for number in range(count + 1)]
     return [
-        LogSpan(where, log, first, last, reading.filter, reading.dialect) for first, last in pairwise(cuts)
+        LogSpan(where, log, first, last, reading.filter, reading.dialect, not reading.superseding)
+        for first, last in pairwise(cuts)
     ]

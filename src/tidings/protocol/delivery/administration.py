@@ -109,6 +109,8 @@ class Administration:
             return self.holds()
         if what == "released":
             return self._jobs.holding.released
+        if what == "superseded":
+            return self._index.is_superseded
         if what == "letters":
             return self.letters(about)
         if what == "client":

@@ -101,7 +101,7 @@ class ExactlyOnce(Delivery):
         self._dispatcher = Dispatcher(ports, settings, self._index, self._dead, self)
         self._publisher_stays = PublisherStays(self._index)
         self._own_log = OwnLog(ports, self._index, self._publisher_stays, self._dispatcher.losses)
-        self._index.keeps_superseded = self._own_log.keeps_superseded
+        self._index.keeping_superseded.append(self._own_log.keeps_superseded)
         self._replay = LogReplay(ports, settings, self._index, self._dispatcher, self._own_log, self)
         self._registry = Registry(ports, settings, self._index, self._dispatcher, self._replay, self._dead)
         self._ahead = TokensAhead(self._index, ports.limits.client.ahead, self.skip_to)

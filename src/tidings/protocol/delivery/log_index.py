@@ -4,7 +4,8 @@ Rules
 - An entry is forgotten when its lifetime is over and no subscription has a right to it any more: no
   durable subscription is owed it, and no replay that began while it was available has still to
   read it. `expires_at` ends it for all readers; a newer event with its key does too, except for durable
-  subscriptions that were owed it and want superseded events (`DeliveryOptions.superseding`).
+  subscriptions that were owed it and want superseded events (`DeliveryOptions.superseding`), and for
+  holds that do.
 - A superseded entry that is kept is marked on the disk: after a restart it is superseded still, also when the
   newer event is in no log. Of events that are accepted together the older are on the disk before it is known
   who is owed them: they are marked a little later, if they are kept.
@@ -41,7 +42,7 @@ class LogIndex:
         self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
-        self.keeps_superseded: Callable[[int], bool] = lambda offset: False  # ... though it is superseded?
+        self.keeping_superseded: list[Callable[[int], bool]] = []  # each: is it needed though superseded?
         self._ports = ports  # its `kept` counts the bytes of sources as long as their lifetimes last
         self.appended: Callable[[Append], None] = lambda record: None  # called with each new entry
         self.ended: Callable[[int], None] = lambda offset: None  # called with each that is forgotten
@@ -242,6 +243,10 @@ class LogIndex:
     def is_pinned(self, offset: int) -> bool:
         """Does a replay, a hold or a neighbour need it?"""
         return self._is_pinned(offset)
+
+    def keeps_superseded(self, offset: int) -> bool:
+        """Does a replay, a hold or a neighbour need it though a newer event has its key?"""
+        return any(keeps(offset) for keeps in self.keeping_superseded)
 
     def purge(self, offsets: Iterable[int]) -> None:
         """Forget these soon, also where a subscription has a right to them."""

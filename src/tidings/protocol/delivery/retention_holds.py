@@ -4,8 +4,8 @@ A reader of a log (`scanning.py`) has no subscription; without a hold, an event 
 goes between two reads. Rules
 - A hold has a name, a filter and a place. From now on every event that the filter accepts is kept in
   this broker's log beyond its lifetime; and no entry beyond the place that the filter accepts is forgotten,
-  until the place moves on. An event that ends for all readers (`expires`, a newer one of its key) ends here
-  too.
+  until the place moves on. An event that ends for all readers (`expires`) ends here too, and so does one that
+  a newer event of its key supersedes, unless the hold is for superseded events too (`superseding=False`).
 - Entries that were in the log before the hold are looked at in steps; until then they stay.
 - It lasts as long as it is asked for again within its seconds, and as long as it keeps no more than its
   bytes. After that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a
@@ -54,6 +54,7 @@ class RetentionHoldRow(msgspec.Struct, array_like=True):
     seconds: float
     ends_at: float
     most_bytes: int = 0
+    superseding: bool = True  # False: what it keeps stays also when a newer event has its key
 
 
 class HeldEntries:
@@ -93,6 +94,7 @@ class RetentionHolds:
         self._settings = settings
         self._index = index
         index.appended, index.ended = self.appended, self.forgotten
+        index.keeping_superseded.append(self.keeps_superseded)
         self.matcher = matcher
         self._handles: dict[str, int] = {}  # by name: of its filter in the matcher ...
         self._by_handle: dict[int, str] = {}  # ... and back
@@ -102,6 +104,7 @@ class RetentionHolds:
         self._most = ports.limits.client.holds
         self._kept: dict[str, HeldEntries] = {}  # by name
         self._keepers: dict[int, int] = {}  # by offset: how many holds keep it
+        self._whole: dict[str, None] = {}  # names of those that keep superseded entries too
         self._unlooked: dict[str, HeldEntries] = {}  # by name: holds that may want entries from before them
         self._overfull: dict[str, None] = {}  # names of those that keep more than they may
         self._review_at: float | None = None  # when a hold ends
@@ -138,6 +141,14 @@ class RetentionHolds:
             return offset in self._keepers
         return offset in self._keepers or any(kept.may_want(offset) for kept in self._unlooked.values())
 
+    def keeps_superseded(self, offset: int) -> bool:
+        """Does a hold keep this entry, or may it want to, though a newer one has its key?"""
+        for name in self._whole:
+            kept = self._kept[name]
+            if offset in kept.sizes or kept.may_want(offset):
+                return True
+        return False
+
     def appended(self, record: Append) -> None:
         """An entry came into the log: the holds that want it keep it."""
         if self.rows:
@@ -159,6 +170,7 @@ class RetentionHolds:
             self._forget(row.name)
         self.rows[row.name] = row
         self._scopes[scope_of(row.name)] += 1
+        self._note_kind(row)
         handle = self._handles[row.name] = self.matcher.add(row.filter)
         self._by_handle[handle] = row.name
         self._last_match, self._maintain_at = None, 0.0
@@ -178,9 +190,16 @@ class RetentionHolds:
         del self._by_handle[handle]
         self._last_match, self._maintain_at = None, 0.0
         kept = self._kept.pop(name)
+        self._whole.pop(name, None)
         self._unlooked.pop(name, None)
         for offset in kept.sizes:
             self._release(offset)
+
+    def _note_kind(self, row: RetentionHoldRow) -> None:
+        if row.superseding:
+            self._whole.pop(row.name, None)
+        else:
+            self._whole[row.name] = None
 
     def _release(self, offset: int) -> None:
         self._keepers[offset] -= 1
@@ -258,12 +277,14 @@ class RetentionHolds:
         if before is not None:
             upto = max(upto, before.upto)
         row = RetentionHoldRow(
-            message.name, message.filter, upto, message.seconds, now + message.seconds, message.most_bytes
-        )
+            message.name, message.filter, upto, message.seconds, now + message.seconds, message.most_bytes,
+            message.superseding,
+        )  # fmt: skip
         if before is None or before.filter.digest != row.filter.digest:
             self._begin(row)  # earlier entries are looked at once the row is on disk
         else:
             self.rows[row.name] = row
+            self._note_kind(row)
             self._move(row.name, row.upto)
         releases = message.releases and upto > self.released
         if before is not None and _is_same(before, row) and not releases:
@@ -380,5 +401,6 @@ class RetentionHolds:
 def _is_same(before: RetentionHoldRow, row: RetentionHoldRow) -> bool:
     """Are the rows so alike that the new one need not be written?"""
     return (
-        before.filter.digest == row.filter.digest and (before.upto, before.seconds) == (row.upto, row.seconds)
+        before.filter.digest == row.filter.digest
+        and (before.upto, before.seconds, before.superseding) == (row.upto, row.seconds, row.superseding)
     ) and row.ends_at - before.ends_at < TOUCH * row.seconds

@@ -3,7 +3,8 @@
 Rules
 - An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no
   reader. The reader says where to go on.
-- A superseded entry is read only for another broker that is owed it (`superseding=False`), and is marked so.
+- A superseded entry is read only for another broker that is owed it (`superseding=False`), and is marked so,
+  and for a job that asks for such entries.
 - A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
   now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
 - A job that stands behind the end of a broker's own log has read another life of it, and would pass over
@@ -64,8 +65,8 @@ class LogScanner:
             return
 
         def item(record: Append, _now: float) -> LogEntry | None:
-            is_old = self._index.is_superseded(record.offset)
-            is_wanted = not is_old and accepts(request.filter, record.event)
+            is_open = request.superseded or not self._index.is_superseded(record.offset)
+            is_wanted = is_open and accepts(request.filter, record.event)
             return LogEntry(record.offset, record.event, record.accepted) if is_wanted else None
 
         def answer(found: tuple[LogEntry, ...], upto: int, _is_last: bool, _now: float) -> None:
