@@ -258,6 +258,50 @@ def test_a_stream_may_be_sent_to_cells(spark: Any, folder: Path) -> None:
     assert found == {n: [m for m in (n - 1, n) if 0 <= m < 25] for n in range(20)}
 
 
+def test_columns_that_change_between_runs_are_refused(spark: Any, folder: Path) -> None:
+    """Found by an attack from outside: the output could not be read whole any more."""
+    run(spark, folder, keep=["n"])
+    put(spark, folder, 2)
+    for options, told in (
+        ({"keep": ["n", "topic"]}, "'topic' is new"),
+        ({"keep": ["n"], "output": "pairs"}, "'subscriptions' is gone, 'subscription' is new"),
+    ):
+        with pytest.raises(InputError, match=told):
+            run(spark, folder, **options)
+    rows = spark.createDataFrame([(1, "n >= 0")], "id int, filter string")
+    Table(folder / "table").publish(rows)
+    with pytest.raises(InputError, match=r"'subscriptions' was array<string> and is array<int>"):
+        run(spark, folder, keep=["n"])
+    publish(spark, folder, "n >= 0")
+    assert [b.rows for b in run(spark, folder, keep=["n"])] == [10]
+    assert len(output(spark, folder)) == 30
+
+
+@pytest.mark.parametrize("name", ["run", "Batch"])
+def test_columns_that_folders_would_replace_are_refused(spark: Any, folder: Path, name: str) -> None:
+    events = stream(spark, folder).withColumnRenamed("topic", name)
+    about: dict[str, Any] = {"to": folder / "out", "checkpoint": folder / "checkpoint", "once": True}
+    with pytest.raises(InputError, match=f"the rows have a column '{name}', and so has the output"):
+        match_stream(events, folder / "table", **about)
+    match_stream(events, folder / "table", keep=["n"], **about).awaitTermination()
+    assert len(output(spark, folder)) == 20
+
+
+def test_a_version_that_is_removed_in_mid_batch_is_there_for_the_batch(spark: Any, folder: Path) -> None:
+    table = Table(folder / "one", kept=1)
+    rows = spark.createDataFrame([("a", "n >= 0")], "id string, filter string").toArrow()
+    table.publish(rows)
+    given = table.pin
+
+    def pin() -> Any:
+        pinned = given()
+        table.publish(rows)  # another process publishes before a worker has opened the files
+        return pinned
+
+    table.pin = pin  # type: ignore[method-assign]
+    assert [(b.version, b.matches) for b in run(spark, folder, subscriptions=table)] == [(2, 10), (3, 10)]
+
+
 def test_what_is_no_stream_is_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(InputError, match="no stream"):
         match_stream(spark.range(3), folder / "table", to=folder / "out", checkpoint=folder / "checkpoint")

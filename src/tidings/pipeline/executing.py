@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.errors import CorruptionError, EventError, TidingsError
+from tidings.errors import CorruptionError, EventError, InputError, TidingsError
 from tidings.matching.matcher import Matches
 from tidings.model.topic import check_topic
 
@@ -59,6 +59,12 @@ class OpenVersion:
 
         from tidings.matching.engine import columnar_matcher
 
+        if location.folder and not Path(location.folder).is_dir():
+            raise InputError(
+                f"the version {location.folder} of a subscription table is gone: newer ones were published, "
+                "and only the last few stay",
+                hint="call match again; or keep more versions: Table(folder, kept=...)",
+            )
         self.matcher = type(columnar_matcher()).open(location.file("table"))
         path = location.file("names.arrow")
         try:

@@ -23,7 +23,7 @@ import msgspec
 
 from tidings.errors import InputError
 from tidings.pipeline.broker.flow import broker_kinds
-from tidings.pipeline.sink import FROM, ParquetSink
+from tidings.pipeline.sink import FROM, ParquetSink, check_names
 
 CORRUPT: Final = "_corrupt"
 Rows = Literal["matched", "problems", "all"]
@@ -150,7 +150,10 @@ def _rows(files: list[Path]) -> int | None:
 
 
 class JsonSink(ParquetSink):
-    """JSON lines, published like Parquet."""
+    """JSON lines, published like Parquet. Rows may differ in their columns."""
+
+    def check_columns(self, schema: Any) -> None:
+        check_names(schema.names)
 
     def publish(self, frame: Any, batch: int) -> None:
         staged = f"{self.output}/_staged/{self.run}-{batch}"

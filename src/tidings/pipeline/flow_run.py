@@ -21,6 +21,7 @@ from tidings.pipeline.flow_kinds import CORRUPT, KINDS, first_line
 from tidings.pipeline.flow_metrics import BatchMetrics, BatchObserver
 from tidings.pipeline.flows import Flow, MatchStep
 from tidings.pipeline.matching import PROBLEM, Options
+from tidings.pipeline.sink import ParquetSink
 from tidings.pipeline.streaming import match_batch_of_stream
 
 POLL_SECONDS = 0.1  # between two looks at whether to stop
@@ -123,7 +124,10 @@ class _MatchQuery:
             if len(waiting) > 1:
                 whole = whole.persist(StorageLevel.MEMORY_AND_DISK)
             for rows, sink in waiting:
-                sink.publish(_rows(whole, rows), number)
+                chosen = _rows(whole, rows)
+                if isinstance(sink, ParquetSink):
+                    sink.check_columns(chosen.schema)
+                sink.publish(chosen, number)
             counts = counted()
             whole.unpersist()
         return BatchMetrics(

@@ -28,7 +28,7 @@ from tidings.pipeline.attributes import KINDS, ColumnPlan, plan, simple_type
 from tidings.pipeline.compiling import Rejected, check_names
 from tidings.pipeline.executing import Job, VersionFiles, matching_with
 from tidings.pipeline.sizing import BYTES_EACH, Decision, choose
-from tidings.pipeline.tables import FILES, About, Table, Version, spark_frame
+from tidings.pipeline.tables import FILES, PINNED, About, Table, Version, spark_frame
 
 Output = Literal["lists", "pairs"]
 Strategy = Literal["auto", "everywhere", "partitioned"]
@@ -276,7 +276,9 @@ def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[VersionFil
         return VersionFiles(
             str(version.folder.resolve())
         ), "mapped from the folder, which all machines are said to see"
-    prefix = f"tidings-{version.folder.parent.name}-{version.number}-"
+    # Spark knows carried files by their names alone: each place has its own
+    pinned = version.folder.name.removeprefix(PINNED) if version.folder.name.startswith(PINNED) else ""
+    prefix = f"tidings-{version.folder.parent.name}-{version.number}-{pinned}"
     for name in FILES:
         carried = version.folder / f"{prefix}{name}"
         if not carried.exists():

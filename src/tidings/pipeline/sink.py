@@ -2,6 +2,7 @@
 
   OUTPUT/run=ID/batch=N/part-*.parquet   what readers see; `run` and `batch` become columns
   OUTPUT/run=ID/batch=N/_from            which offsets of the source the batch was made from
+  OUTPUT/_columns                        names and types of the columns of all batches
   OUTPUT/_staged/ID-N                    a batch being written; readers pass over it
 
 Rules
@@ -11,13 +12,15 @@ Rules
 - The key is the query's own id with the batch's number. A lost checkpoint starts a new query, which
   numbers its batches from 0 again: it is refused if another query's batches are there, because it
   would write their events a second time.
+- All batches of an output have the same columns, of the same types: else no reader reads it whole. A column
+  that has the name of a folder would be hidden by it.
 - The one step is a rename of a folder. Disks and HDFS do it whole; most object stores do not.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -26,7 +29,19 @@ from tidings.pipeline.files import Files
 from tidings.pipeline.parts import local_folder
 
 FROM = "_from"
+COLUMNS = "_columns"
+FOLDERS = ("run", "batch")  # become columns of the whole output
 VERSION_LINE = b"v"  # how every file of Spark's logs begins
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse columns that the folders of an output would replace."""
+    taken = sorted(name for name in names if name.lower() in FOLDERS)
+    if taken:
+        raise InputError(
+            f"the rows have a column {taken[0]!r}, and so has the output, from the names of its folders",
+            hint="rename it, or leave it out with keep=[...]",
+        )
 
 
 class Counts(NamedTuple):
@@ -99,6 +114,7 @@ class ParquetSink:
         self.output = output.rstrip("/")
         self.checkpoint = Checkpoint(self._files, checkpoint)
         self._run: str | None = None
+        self._columns: list[list[str]] | None = None  # of the batches to come, when they were checked
         self._refuse_strangers(append)
 
     def _refuse_strangers(self, append: bool) -> None:
@@ -141,6 +157,39 @@ class ParquetSink:
             )
         return True
 
+    def check_columns(self, schema: Any) -> None:
+        """Refuse rows with which the output could not be read whole."""
+        check_names(schema.names)
+        self._columns = [[field.name, field.dataType.simpleString()] for field in schema.fields]
+        stored = self._stored_columns()
+        if stored is None or stored == self._columns:
+            return
+        before, now = dict(stored), dict(self._columns)
+        gone = [f"{name!r} is gone" for name in before if name not in now]
+        new = [f"{name!r} is new" for name in now if name not in before]
+        other = [
+            f"{name!r} was {before[name]} and is {now[name]}"
+            for name in now
+            if name in before and before[name] != now[name]
+        ]
+        raise InputError(
+            f"{self.output} holds batches with other columns: "
+            f"{', '.join((*other, *gone, *new)) or 'their order differs'}",
+            hint="give a new output and checkpoint; or its own columns, with output=, keep= and casts=",
+        )
+
+    def _stored_columns(self) -> list[list[str]] | None:
+        """The columns of the batches that are there; None when nothing says so."""
+        path = f"{self.output}/{COLUMNS}"
+        if not self._files.exists(path):
+            return None
+        try:
+            return [[str(name), str(kind)] for name, kind in json.loads(self._files.read(path))]
+        except (ValueError, TypeError):
+            raise CorruptionError(
+                f"{path} is no list of columns", hint="delete it: the next batch writes it again"
+            ) from None
+
     def publish(self, frame: Any, batch: int) -> None:
         """Write a batch aside, then move it into place."""
         staged = f"{self.output}/_staged/{self.run}-{batch}"
@@ -168,4 +217,8 @@ class ParquetSink:
 
     def _into_place(self, staged: str, batch: int) -> None:
         self._files.write(f"{staged}/{FROM}", self.checkpoint.source_of(batch).encode())
+        if self._columns is not None and not self._files.exists(f"{self.output}/{COLUMNS}"):
+            drawn = f"{self.output}/_staged/{COLUMNS}"
+            self._files.write(drawn, json.dumps(self._columns).encode())
+            self._files.rename(drawn, f"{self.output}/{COLUMNS}")
         self._files.rename(staged, self.place(batch))

@@ -62,6 +62,7 @@ class StreamSubscriptions:
     ) -> None:
         self._spark, self._files = spark, Files(spark)
         self._path: str | None = None
+        self._pinned: Version | None = None
         self.shared = folder is not None
         if is_table(source):
             self.table = source if isinstance(source, Table) else Table(source)
@@ -77,14 +78,18 @@ class StreamSubscriptions:
             self.table.publish(subscription_rows(spark, source))
 
     def current(self) -> Version:
-        """The version to match the next batch with."""
+        """The version to match the next batch with: it stays until the next call, whatever is published."""
         if self._path is not None:
             listed = repr(self._files.stamps(self._path))
             stamp = blake2b(listed.encode(), digest_size=16).hexdigest()
             if stamp != self._stamp:
                 self.table.publish(subscription_rows(self._spark, self._path), note=stamp)
                 self._stamp = stamp
-        return self.table.version()
+        if self._pinned is None or self._pinned.about != self.table.version().about:
+            if self._pinned is not None:
+                self.table.unpin(self._pinned)
+            self._pinned = self.table.pin()
+        return self._pinned
 
 
 def _beside(checkpoint: str) -> Path:
@@ -136,9 +141,10 @@ def match_stream(
         raise SettingsError("a query runs once or every so often, not both")
     spark = spark_frame(events, "events").sparkSession
     current = StreamSubscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
-    current.current()  # report errors of the subscriptions before the query starts
+    version = current.current()  # report errors of the subscriptions before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
     options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)
+    sink.check_columns(match_batch_of_stream(events, version, options, shared=current.shared).whole.schema)
     tell = on_batch or (lambda batch: None)
 
     def run(frame: Any, number: int) -> None:
@@ -162,6 +168,7 @@ def _publish(
     if sink.is_published(number):
         return Batch(number, version.number, None, None, None, time.monotonic() - began)
     matched = match_batch_of_stream(frame, version, options, shared=subscriptions.shared)
+    sink.check_columns(matched.whole.schema)  # the ids of a new version may be of another type
     counts = sink.publish_parts(matched.written, number) or _written_by_spark(matched, number, sink, options)
     return Batch(number, version.number, *counts, time.monotonic() - began)
 

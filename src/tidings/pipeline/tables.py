@@ -8,18 +8,22 @@
 Rules
 - A version is complete or not there: it is made beside its place and renamed into it.
 - A version never changes. A newer one has a higher number; readers that work with an older one
-  go on undisturbed, and the last few are kept for them.
+  go on undisturbed, and the last few are kept for them. A stream pins the version of its batch: its own links
+  to the files stay, however many versions are published meanwhile (`FOLDER/.pinned-HOST-PROCESS-…`).
 - All processes of one machine share one copy in memory. If machines share no folder, Spark
   carries the files of a version to each of them, once.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import platform
 import re
 import shutil
 import time
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,10 @@ from tidings.model.event import Event
 from tidings.pipeline.compiling import WANTED, Compiled, Rejected, check_names, compile_rows
 
 KEPT = 3  # versions that stay for batches under way
-FILES = ("table", "names.arrow", "about.json")
+FILES = ("table", "names.arrow", "about.json")  # that workers need
+REJECTS = "rejects.json"
+PINNED = ".pinned-"
+_HOST = blake2b(platform.node().encode(), digest_size=4).hexdigest()
 _version_name = re.compile(r"v(\d{8})")
 
 
@@ -63,7 +70,7 @@ class Version:
         return self.about.version
 
     def rejected(self) -> list[Rejected]:
-        return msgspec.json.decode((self.folder / "rejects.json").read_bytes(), type=list[Rejected])
+        return msgspec.json.decode((self.folder / REJECTS).read_bytes(), type=list[Rejected])
 
 
 class Table:
@@ -87,16 +94,50 @@ class Table:
 
     def version(self, number: int | None = None) -> Version:
         """That version, or the latest."""
-        numbers = self.numbers()
-        if not numbers:
-            raise InputError(
-                f"{self.folder} holds no version of a subscription table",
-                hint="publish one with Table(folder).publish(...)",
-            )
-        number = numbers[-1] if number is None else number
-        if number not in numbers:
-            raise InputError(f"{self.folder} has no version {number}; it has {numbers[0]} to {numbers[-1]}")
-        return Version(self._path(number))
+        while True:
+            numbers = self.numbers()
+            if not numbers:
+                raise InputError(
+                    f"{self.folder} holds no version of a subscription table",
+                    hint="publish one with Table(folder).publish(...)",
+                )
+            wanted = numbers[-1] if number is None else number
+            if wanted not in numbers:
+                raise InputError(
+                    f"{self.folder} has no version {wanted}; it has {numbers[0]} to {numbers[-1]}"
+                )
+            try:
+                return Version(self._path(wanted))
+            except CorruptionError:
+                if wanted in self.numbers():  # else newer ones were published, and this one removed
+                    raise
+
+    def pin(self) -> Version:
+        """The latest version under a path of this process's own, at which it stays until `unpin`, or until
+        the process ends. Where files cannot be linked it is the version itself."""
+        while True:
+            version = self.version()
+            pinned = self.folder / f"{PINNED}{_HOST}-{os.getpid()}-{time.monotonic_ns()}"
+            try:
+                pinned.mkdir()
+                for name in (*FILES, REJECTS):
+                    (pinned / name).hardlink_to(version.folder / name)
+                made = Version(pinned)
+            except (FileNotFoundError, CorruptionError):  # a newer one was published, and this one removed
+                shutil.rmtree(pinned, ignore_errors=True)
+                if version.number in self.numbers():
+                    raise
+            except OSError:
+                shutil.rmtree(pinned, ignore_errors=True)
+                return version
+            else:
+                atexit.register(shutil.rmtree, pinned, ignore_errors=True)
+                return made
+
+    def unpin(self, version: Version) -> None:
+        """No batch works with this version any more."""
+        if version.folder.name.startswith(PINNED):
+            shutil.rmtree(version.folder, ignore_errors=True)
 
     def publish(self, subscriptions: Any, *, sample: Iterable[Event] = (), note: str = "") -> Version:
         """Compile a table of subscriptions (a Spark DataFrame or an Arrow table) as the next version."""
@@ -139,6 +180,20 @@ class Table:
     def _prune(self) -> None:
         for number in self.numbers()[: -self._kept]:
             shutil.rmtree(self._path(number), ignore_errors=True)
+        for left in self.folder.glob(f"{PINNED}{_HOST}-*"):  # of processes that were killed
+            process = left.name.removeprefix(f"{PINNED}{_HOST}-").partition("-")[0]
+            if process.isdigit() and not _lives(int(process)):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def spark_frame(frame: Any, what: str) -> Any:
@@ -176,7 +231,7 @@ def write_version(compiled: Compiled, folder: Path, number: int, note: str = "")
     names = pa.table(columns).combine_chunks()
     with pa.OSFile(str(folder / "names.arrow"), "wb") as file, pa.ipc.new_file(file, names.schema) as writer:
         writer.write_table(names, max_chunksize=max(1, len(names)))
-    (folder / "rejects.json").write_bytes(msgspec.json.encode(compiled.rejected))
+    (folder / REJECTS).write_bytes(msgspec.json.encode(compiled.rejected))
     about = About(
         number, len(names), len(compiled.rejected),
         sum((folder / name).stat().st_size for name in ("table", "names.arrow")),

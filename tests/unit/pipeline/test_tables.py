@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,69 @@ def test_versions_count_up_and_the_last_few_stay(tmp_path: Path) -> None:
     assert table.version(3).about.subscriptions == 1
     with pytest.raises(InputError, match="has no version 1; it has 3 to 4"):
         table.version(1)
+
+
+def test_a_pinned_version_stays_while_newer_ones_are_published(tmp_path: Path) -> None:
+    """Found by an attack from outside: a batch under way stopped with `No such file`."""
+    table = Table(tmp_path / "table", kept=1)
+    table.publish(rows("x > 0"))
+    pinned = table.pin()
+    for n in range(3):
+        table.publish(rows(f"x > {n}", "x > 9"))
+    assert table.numbers() == [4]
+    assert (pinned.number, pinned.about.subscriptions, pinned.rejected()) == (1, 1, [])
+    assert OpenVersion(VersionFiles(str(pinned.folder))).ids.to_pylist() == ["s0"]
+    table.unpin(pinned)
+    assert not pinned.folder.exists()
+    table.unpin(table.version())  # not pinned: it stays
+    assert table.numbers() == [4]
+
+
+def test_a_version_that_is_removed_while_it_is_looked_up_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(tmp_path / "table", kept=1)
+    table.publish(rows("x > 0"))
+    found = table.numbers()
+    table.publish(rows("x > 1"))
+    answers = [found]  # as it was when the look-up began
+    numbers = Table.numbers
+    monkeypatch.setattr(Table, "numbers", lambda self: answers.pop() if answers else numbers(self))
+    assert table.pin().number == 2
+
+
+def test_pins_of_processes_that_are_gone_go_with_the_next_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(tmp_path / "table")
+    table.publish(rows("x > 0"))
+    mine = table.pin()
+    with monkeypatch.context() as only:
+        only.setattr(os, "getpid", lambda: 2**22 + 1)  # above every process id
+        left = table.pin()
+    table.publish(rows("x > 1"))
+    assert (mine.folder.exists(), left.folder.exists()) == (True, False)
+
+
+def test_a_version_is_itself_where_files_cannot_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(1, "not permitted")
+
+    table = Table(tmp_path / "table")
+    made = table.publish(rows("x > 0"))
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    assert table.pin().folder == made.folder
+    assert [path.name for path in table.folder.iterdir()] == ["v00000001"]
+
+
+def test_a_version_that_is_gone_says_so(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table", kept=1)
+    gone = table.publish(rows("x > 0"))
+    table.publish(rows("x > 1"))
+    with pytest.raises(InputError, match="is gone: newer ones were published"):
+        OpenVersion(VersionFiles(str(gone.folder)))
 
 
 def test_a_folder_without_a_version(tmp_path: Path) -> None:
