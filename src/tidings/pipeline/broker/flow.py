@@ -53,6 +53,7 @@ class BrokerSource(_BrokerOptions, forbid_unknown_fields=True, kw_only=True):
     filter: str | None = None
     events_per_batch: int = 500_000
     starting: str = "earliest"
+    superseding: bool = False  # true: of the events with one key only the newest is read
 
 
 class BrokerSubscribers(_BrokerOptions, forbid_unknown_fields=True, kw_only=True):
@@ -74,7 +75,8 @@ def _open_source(spark: Any, settings: BrokerSource) -> Any:
     register(spark)
     reader = spark.readStream.format("tidings").options(
         brokers=settings.brokers, reader=settings.reader, startingOffsets=settings.starting,
-        maxEventsPerBatch=str(settings.events_per_batch), **settings.identity(),
+        maxEventsPerBatch=str(settings.events_per_batch), superseding=str(settings.superseding).lower(),
+        **settings.identity(),
     )  # fmt: skip
     if settings.filter is not None:
         reader = reader.option("filter", settings.filter)
