@@ -402,7 +402,15 @@ class ClientSubscription:
         ]
 
     def receive_silence(self, position: Position) -> None:
-        """No more events up to there: the token moves, unless an earlier event is not committed."""
+        """No more events up to there: what was returned before is settled, and the token moves, unless an
+        earlier event is not committed."""
+        if self.given_back:
+            buried = {each.deliver.position for each in self.buried}  # those have an answer of their own
+            self.given_back = frozenset(
+                each for each in self.given_back
+                if each in buried or each.log != position.log or each.offset > position.offset
+            )  # fmt: skip
+            self._move_token()
         if not self.taken and not self.buffer and not self.given_back:
             own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
 

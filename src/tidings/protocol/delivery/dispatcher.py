@@ -23,6 +23,7 @@ from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.keyed_items import KeyedItems
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport
 from tidings.protocol.delivery.oversized import OversizedEvents
@@ -61,7 +62,7 @@ class Dispatcher:
         self._few_bytes, self._backlog = self._credit.few_bytes, ports.backlog
         self._most_together, self._most_bytes = ports.limits.batch_count, ports.limits.batch_bytes
         self._last_events: tuple[Event, ...] = ()  # that were sent together from a queue
-        self._keyed: dict[str, dict[SubscriptionState, Item]] = {}  # what waits in queues, by key
+        self._keyed = KeyedItems(index)
         self._policies: dict[Policy, Callable[[SubscriptionState, Item, Ticket, float], bool]] = {
             Policy.BLOCK: self._block, Policy.DROP_OLDEST: self._drop_oldest,
             Policy.DROP_NEWEST: self._drop_newest, Policy.DISCONNECT: self._disconnect,
@@ -320,8 +321,8 @@ class Dispatcher:
             assert is_new, f"{state.id}: {item.position} was settled before"
             if state.stored.owner and not state.stored.is_ranked and item.position.log == self._index.log:
                 self.bounds.rank(state, item.accepted)
-        if item.event.key is not None and state.options.superseding:
-            self._keyed.setdefault(item.event.key, {})[state] = item
+        if item.event.key is not None:
+            self._keyed.add(state, item)
 
     def _block(self, state: SubscriptionState, item: Item, ticket: Ticket, now: float) -> bool:
         own(state, "blocked").append(item)
@@ -391,7 +392,7 @@ class Dispatcher:
             item = queue.popleft()
             size += item.size
             if item.event.key is not None:
-                self._unkey(state, item)
+                self._keyed.discard(state, item)
             if item.expires_at is not None and item.expires_at <= now:
                 self.lose(state, item, "expired", now)
                 continue
@@ -460,7 +461,7 @@ class Dispatcher:
         self, member: Member, tags: Sequence[int], *, counted: bool, now: float, reason: str = ""
     ) -> None:
         state, returned = member.subscription, list[Item]()
-        for tag in sorted(tags, reverse=True):
+        for tag in sorted(tags):
             if (item := self.take_off(member, tag)) is None:
                 continue
             if reason or (counted and item.attempt >= state.options.max_deliveries):
@@ -468,26 +469,24 @@ class Dispatcher:
                 continue
             item = item.again_for_one(tag)
             item.attempt += counted
-            if self._may_return(state, item, now):
-                returned += (item,)
-        state.put_back(returned)
+            returned += (item,)
+        state.put_back(self._without_obsolete(state, returned, now))
         self.pump(state, now)
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
         self.give_back(member, member.subscription.unacked.tags_of(member), counted=False, now=now)
 
-    def _may_return(self, state: SubscriptionState, item: Item, now: float) -> bool:
-        """Does no newer event of its key wait?"""
-        key = item.event.key if state.options.superseding else None
-        if key is not None:
-            if state in self._keyed.get(key, {}):
-                self.lose(state, item, "superseded", now)
-                return False
-            self._keyed.setdefault(key, {})[state] = item
-        if item.log == self._index.log:
-            self.bounds.rank(state, item.accepted)
-        return True
+    def _without_obsolete(self, state: SubscriptionState, returned: list[Item], now: float) -> list[Item]:
+        """The returned events that are not superseded; those that are, and older ones that wait, are lost."""
+        if [item for item in returned if item.event.key is not None]:
+            returned, obsolete = self._keyed.sort_out(state, returned)
+            for item in obsolete:
+                self._supersede(state, item, now)
+        for item in returned:
+            if item.log == self._index.log:
+                self.bounds.rank(state, item.accepted)
+        return returned
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
@@ -549,43 +548,39 @@ class Dispatcher:
 
     def lose(self, state: SubscriptionState, item: Item, reason: str, now: float) -> None:
         """Drop an event, by a policy or a bound that has a name."""
-        self._unkey(state, item)
+        self._keyed.discard(state, item)
         self.losses.count_lost(state, item.event, reason, now)
         self.settle(state, item, now)
         self._release_ticket(item, now)
 
     def forget(self, state: SubscriptionState, item: Item, now: float) -> None:
         """The subscription had it already; it is no longer in the queue."""
-        self._unkey(state, item)
+        self._keyed.discard(state, item)
         self.settle(state, item, now)
         self._unblock(state, now)
 
     def supersede(self, key: str, by: Position | None, now: float) -> None:
         """An event of this key is told: the older ones that wait are obsolete."""
-        for state, item in list(self._keyed.get(key, {}).items()):
-            if item.is_behind(by):
-                continue  # it was read in the log before `by` arrived
-            self._unkey(state, item)
-            for line in (state.queue, state.own.pending, state.blocked, state.barred):
-                if item in line:
-                    line.remove(item)
-            self.lose(state, item, "superseded", now)
-            self._unblock(state, now)
+        for state, item in self._keyed.waiting(key):
+            if not item.is_behind(by):  # else it was read in the log before `by` arrived
+                self._supersede(state, item, now)
 
-    def _unkey(self, state: SubscriptionState, item: Item) -> None:
-        key = item.event.key or ""
-        waiting = self._keyed.get(key)
-        if waiting is not None and waiting.get(state) is item:
-            del waiting[state]
-            if not waiting:
-                del self._keyed[key]
+    def _supersede(self, state: SubscriptionState, item: Item, now: float) -> None:
+        """Drop an event, which may wait, since a newer one has its key."""
+        for line in (state.queue, state.own.pending, state.blocked, state.barred):
+            if item in line:
+                line.remove(item)
+                if line is state.queue or line is state.own.pending:
+                    state.count_queued(-item.size)
+        self.lose(state, item, "superseded", now)
+        self._unblock(state, now)
 
     # -- the end -----------------------------------------------------------------------------
 
     def clear(self, state: SubscriptionState, now: float) -> None:
         """The subscription ends: drop the events that wait for it."""
         for item in (*state.queue, *state.own.pending, *state.blocked, *state.barred):
-            self._unkey(state, item)
+            self._keyed.discard(state, item)
             self._release_ticket(item, now)
         for cursor in state.cursors:
             handed_out = cursor.clear()

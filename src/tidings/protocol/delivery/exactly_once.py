@@ -21,6 +21,7 @@ from tidings.protocol.delivery.administration import ADMINISTERED, Administratio
 from tidings.protocol.delivery.dead_letters import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.fences import answer_fence
 from tidings.protocol.delivery.flow import PublishFlow
 from tidings.protocol.delivery.jobs import Jobs
 from tidings.protocol.delivery.log_index import LogIndex
@@ -50,7 +51,6 @@ from tidings.protocol.messages import (
     Credit,
     Envelope,
     Fence,
-    Fenced,
     Hello,
     Home,
     Message,
@@ -408,7 +408,7 @@ class ExactlyOnce(Delivery):
 
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
         """Answer when what came before is handled, and new dead letters are on the disk."""
-        answer = partial(self.ports.send, session.address, Fenced(message.ref, message.number))
+        answer = partial(answer_fence, self.ports, session, message)
         member = session.members.get(message.ref)
         if member is None or not member.subscription.stored.has_new_letter:
             answer()

@@ -153,6 +153,10 @@ class LogIndex:
         """Is the entry kept only for subscriptions that want superseded events?"""
         return offset in self._superseded
 
+    def has_newer(self, key: str, offset: int) -> bool:
+        """Does the log hold an event of this key behind this offset?"""
+        return self._keys.is_superseded(key, offset)
+
     def expose(self, offset: int) -> None:
         """The entry is on the disk; from now on it is told."""
         self.end = offset + 1
