@@ -9,22 +9,12 @@ COUNTS = ("tests/unit/protocol/test_lifetimes.py", "tests/properties/test_embedd
 RETURNING = ("tests/simulation/test_tidings_returning.py",)
 BOUNDED = ("tests/simulation/test_tidings_counts.py",)
 BOUNDED = ("tests/simulation/test_tidings_counts.py", "tests/properties/test_embedded_counts.py")
-KEYED = ("tests/unit/protocol/delivery/test_keyed_items.py",)
 RETURNED = ("tests/unit/protocol/test_committing.py",)
 
 DELIVERY_DEFECTS = (
     # what was given back twice is put before what was sent earlier
     Defect("protocol/delivery/subscription_state.py", "while line and 0 < line[0].first_tag < last:\n",
         "while False:\n", by=RETURNED),
-    # a newer event that a member holds is not looked at
-    Defect("protocol/delivery/keyed_items.py", "in numbers and (each.first_tag or tag) > numbers[key]",
-        "in numbers and False", by=KEYED),
-    # a newer event in the log is not looked at
-    Defect("protocol/delivery/log_index.py", "return self._keys.is_superseded(key, offset)", "return False",
-        by=KEYED),
-    # the client is not told that what it returned is superseded
-    Defect("protocol/delivery/fences.py", "for position in _settled(member.subscription):",
-        "for position in ():", by=KEYED),
     # the order of the first sending is forgotten when an event is given back again
     Defect("protocol/delivery/item.py", "self.first_tag or tag", "tag", by=RETURNED),
     # a queue that is longer than was asked for

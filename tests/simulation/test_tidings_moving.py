@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidings.history.check import check
+from tidings.model.event import FOREVER
 from tidings.protocol.delivery.cursor import LIVE
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
@@ -284,3 +285,23 @@ def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: b
     assert {log[:3] for log in waiting} == {"b3#"}, (
         "a cursor waits for the broker that is down, for no lost log"
     )
+
+
+@pytest.mark.parametrize("reader", ["b0", "b2", "b3"])
+def test_a_reader_of_what_is_available_receives_what_a_moved_publisher_left_in_two_logs(reader: str) -> None:
+    """The later events wait for the earlier ones, which are in a log further away."""
+    world = scene()
+    world.run(3.0)
+    for x in range(1, 4):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(4.0)
+    move(world, "p", "b0", "b2")
+    world.run(5.0)
+    for x in range(4, 7):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(8.0)
+    world.add_client("late", reader)
+    world.run(9.0)
+    world.subscribe("late", "n", "x > 0", until_live=True)
+    world.run(20.0)
+    assert heard(world, "late") == [("p", n) for n in range(1, 7)]

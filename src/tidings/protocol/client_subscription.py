@@ -98,9 +98,9 @@ class FilterProgress(NamedTuple):
 
 
 class CommittedPositions:
-    """The last positions that a client committed in a durable group."""
+    """The last positions that a client committed in a group."""
 
-    __slots__ = ("_most", "_positions")
+    __slots__ = ("__weakref__", "_most", "_positions")
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -153,7 +153,7 @@ class ClientSubscription:
         self.after = (
             dict(after) if after else NOTHING
         )  # token: by log, everything up to this offset was committed
-        self.committed: CommittedPositions | None = None  # of a member of a durable group
+        self.committed: CommittedPositions | None = None  # of a member of a group
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits

@@ -7,11 +7,14 @@ Rules
   from where it knows the client to stand. Events that the earlier one wanted, up to the client's own token,
   were delivered already.
 - One that was ended begins anew, without earlier deliveries; with the same filter it goes on all the same.
-- A member of a durable group has no token, since events between two of its own go to other members. It
-  remembers which positions it committed, and acknowledges them once more when they are delivered again.
+- A member of a group has no token, since events between two of its own go to other members. It remembers
+  which positions it committed, and acknowledges them once more when they are delivered again: of a durable
+  group under its name, of a transient one, which replays when its last link broke, while it is a member.
 """
 
 from __future__ import annotations
+
+from weakref import WeakValueDictionary
 
 from tidings.protocol.client_subscription import ClientSubscription, CommittedPositions, FilterProgress
 
@@ -22,6 +25,7 @@ class ResumeTokens:
     def __init__(self, most_positions: int) -> None:
         self._most_positions = most_positions
         self._committed: dict[str, CommittedPositions] = {}  # by durable group
+        self._of_members: WeakValueDictionary[str, CommittedPositions] = WeakValueDictionary()
         self._left: dict[str, tuple[FilterProgress, ...]] = {}  # by name, the last first
         self._ended: set[str] = set()
 
@@ -43,9 +47,10 @@ class ResumeTokens:
         """Say where it goes on, unless the application has said so."""
         subscription.is_resumed = True
         group = subscription.options.group
-        if group is not None and subscription.options.durable:
+        if group is not None:
             positions = CommittedPositions(self._most_positions)
-            subscription.committed = self._committed.setdefault(group, positions)
+            groups = self._committed if subscription.options.durable else self._of_members
+            subscription.committed = groups.setdefault(group, positions)
         left = self._left.get(subscription.id.name, ())
         if subscription.after or not left:
             return

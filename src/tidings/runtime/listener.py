@@ -4,8 +4,8 @@
         async for event in news: ...
 
 Rules
-- Taking the next event, or batch of events, commits the one before. `ack` commits at once, `nack` gives it
-  back.
+- Asking for the next event, or batch of events, commits the one before, also when none comes in time. `ack`
+  commits at once, `nack` gives it back; a `nack` or `reject` behind a commit does nothing but log a warning.
 - Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
   subscription and detaches a durable one; `unsubscribe` ends that too.
 - Leaving a durable subscription while no broker is connected waits `LEAVING_SECONDS` for one, to tell it what
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidings.client")
 UNTOLD = "%r was left while no broker answered: what it committed last is delivered again under its name"
 
+COMMITTED = (
+    "%r: nothing is returned: what was taken last is committed, since the next event was asked for, though "
+    "none came; decide on an event before you ask for the next one"
+)
 UNREADABLE = "%r: %s; the event is a dead letter of the subscription now"
 
 LATER: Any = object()  # in place of the answer of a call that is not there yet
@@ -61,9 +65,9 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_most_deliveries",
-        "_numbers", "_opened", "_places", "_push", "_read", "_reader", "_ref", "_returned", "_taken",
-        "_taking", "_wanted",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_has_committed", "_is_over", "_losses",
+        "_most_deliveries", "_numbers", "_opened", "_places", "_push", "_read", "_reader", "_ref",
+        "_returned", "_taken", "_taking", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +84,7 @@ class Listener(Generic[T]):
         self._is_over = False
         self._batch: Sequence[Notification] = ()  # taken last ...
         self._numbers: Sequence[int] = ()  # ... under these numbers; none when no broker delivered them
+        self._has_committed = False  # by a call that has returned nothing, what was taken last
         self._taken = 0
         self._taking = 0  # the call that took last
         self._places = dict(wanted.get("after") or ())  # by log: the last offset that was taken
@@ -156,7 +161,7 @@ class Listener(Generic[T]):
     # -- hearing -----------------------------------------------------------------------------
 
     async def get(self, timeout: float | None = None) -> T:
-        """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
+        """The next event; commits the one before, at once. Raises `TimeoutError` after `timeout` seconds."""
         if self._read is not None:
             return (await self._get_readable(1, timeout))[0]
         notification = (await self._take(1, timeout))[0]
@@ -217,6 +222,7 @@ class Listener(Generic[T]):
         call = bus._last_call = bus._last_call + 1
         notify = bus._submit(call, ClientTake(call, ref, commits, most))
         if notify is LATER:
+            self._has_committed = commits
             if timeout is None:
                 notify = await bus._answer_of(call, taking=ref)
             else:
@@ -229,6 +235,7 @@ class Listener(Generic[T]):
             raise error_of(notify.code, notify.reason, notify.id)
         batch = notify.notifications
         self._batch, self._numbers, self._taking = batch, notify.numbers, call
+        self._has_committed = False
         self._taken += 1 if most == 1 else len(batch)
         places = self._places
         for notification in batch:
@@ -321,9 +328,9 @@ class Listener(Generic[T]):
     async def nack(self) -> None:
         """Give back what was taken last (after `get_many`: the batch): it comes again, at most
         `max_deliveries` times."""
-        if self._ref is not None and self._numbers:
+        if (ref := self._returns()) is not None:
             self._hold(self._batch)
-            self._bus._input(ClientNack(self._ref, tuple(self._numbers)))
+            self._bus._input(ClientNack(ref, tuple(self._numbers)))
 
     def _hold(self, returned: Iterable[Notification]) -> None:
         """Hold `positions` until what was given back is taken again; a dead letter is not."""
@@ -332,8 +339,17 @@ class Listener(Generic[T]):
 
     async def reject(self, reason: str) -> None:
         """Make what was taken last (after `get_many`: the batch) a dead letter, without another attempt."""
-        if self._ref is not None and self._numbers:
-            self._bus._input(ClientNack(self._ref, tuple(self._numbers), reason_of(reason)))
+        if (ref := self._returns()) is not None:
+            self._bus._input(ClientNack(ref, tuple(self._numbers), reason_of(reason)))
+
+    def _returns(self) -> int | None:
+        """The subscription at the broker, if what was taken last can still be returned to it."""
+        if not self._numbers:
+            return None
+        if self._has_committed:
+            log.warning(COMMITTED, self)
+            return None
+        return self._ref
 
     # -- what is known of it -----------------------------------------------------------------
 

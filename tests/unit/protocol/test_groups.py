@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.protocol._stage import Stage
 
 from tidings.model.event import FOREVER
 from tidings.model.subscription import SubscriptionId
+from tidings.protocol.inputs import ClientTake
 
 
 def stage_with(members: int = 3, **options: object) -> tuple[Stage, dict[str, int]]:
@@ -186,3 +188,24 @@ def test_a_member_that_did_not_ask_for_a_durable_group_does_not_end_it() -> None
     stage.leave("m0", durable, end=True)
     stage.settle()
     assert stage.node.slots["delivery"].subscriptions() == ()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_the_only_consumer_is_not_handed_what_it_committed_after_its_link_broke(durable: bool) -> None:
+    """The batch in hand is committed while there is no link; the broker delivers it again."""
+    stage = Stage(stable=True)
+    stage.client("p")
+    stage.client("m")
+    ref = stage.subscribed("m", group="workers", durable=durable)
+    for number in range(6):
+        stage.published("p", {"n": number}, lifetime=FOREVER)
+    stage.hand("m", ClientTake(stage.call(), ref, most=3))
+    stage.settle()
+    assert [note.event["n"] for note in stage.received["m", ref]] == [0, 1, 2]
+    stage.cut("m")
+    stage.link("m")
+    stage.settle()
+    assert stage.drain("m", ref) == [3, 4, 5]
+    stage.cut("m")
+    stage.link("m")
+    assert stage.drain("m", ref) == [], "each was committed, the last ones on this link or the next"

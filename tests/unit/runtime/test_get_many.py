@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -128,3 +129,36 @@ def test_batches_without_await_and_as_instances() -> None:
     with tidings.open() as bus, bus.subscribe(WANTED) as listener:
         bus.publish_many([{"n": 1}, {"n": 2}])
         assert [event["n"] for event in listener.get_many(5, timeout=60)] == [1, 2]
+
+
+def test_a_call_that_times_out_commits_what_is_in_hand_and_a_later_return_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @played
+    async def test() -> None:
+        async with _buses() as buses:
+            for bus in buses:
+                async with bus.subscribe(WANTED) as listener:
+                    await _times_out_and_returns(bus, listener, listener.nack, caplog)
+                    await _times_out_and_returns(bus, listener, partial(listener.reject, "no use"), caplog)
+
+    test()
+
+
+async def _times_out_and_returns(
+    bus: tidings.Bus,
+    listener: tidings.Listener[Any],
+    give_back: Callable[[], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await bus.publish({"n": 1}, lifetime=60)
+    assert (await listener.get(timeout=60))["n"] == 1
+    with pytest.raises(TimeoutError):
+        await listener.get(timeout=0.001)
+    before = dict(listener.positions)
+    caplog.clear()
+    await give_back()
+    assert "nothing is returned" in caplog.text
+    assert listener.positions == before, "it is committed, and holds no position"
+    with pytest.raises(TimeoutError):
+        await listener.get(timeout=0.001)

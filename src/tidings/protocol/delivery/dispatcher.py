@@ -373,7 +373,9 @@ class Dispatcher:
                 state.count_queued(-state.queued_bytes)
         if (state.others or state.own.state is REPLAYING) and state.is_behind:
             self._hooks.read(state, now)
-        elif state.options.until_live and state.members and not (state.queue or state.unacked):
+        elif (
+            state.options.until_live and state.members and not (state.queue or state.unacked or state.barred)
+        ):
             self._hooks.close(state, "closed", "all that was available is delivered", now)
 
     def _send_waiting(self, state: SubscriptionState, member: Member, now: float) -> None:
