@@ -17,7 +17,6 @@ def listening(filter: str, *, after: dict[str, int] | None = None) -> ClientSubs
         named=True, window=1, auto=True, after=after or {},
     )  # fmt: skip
     subscription.is_resumed = True  # a broker was asked for it
-    subscription.is_resumed = True
     return subscription
 
 

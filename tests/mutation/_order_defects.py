@@ -1,0 +1,29 @@
+"""Seeded defects in keys, groups and the order of events."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import Defect
+
+BATCHES = ("tests/unit/runtime/test_get_many.py",)
+KEYED = ("tests/unit/protocol/delivery/test_keyed_items.py",)
+
+ORDER_DEFECTS = (
+    # a newer event that a member holds is not looked at
+    Defect("protocol/delivery/keyed_items.py", "in numbers and (each.first_tag or tag) > numbers[key]",
+        "in numbers and False", by=KEYED),
+    # a newer event in the log is not looked at
+    Defect("protocol/delivery/log_index.py", "return self._keys.is_superseded(key, offset)", "return False",
+        by=KEYED),
+    # the client is not told that what it returned is superseded
+    Defect("protocol/delivery/fences.py", "for position in _settled(member.subscription):",
+        "for position in ():", by=KEYED),
+    # a reader of what is available ends while later events of a moved publisher wait for earlier ones
+    Defect("protocol/delivery/dispatcher.py", "(state.queue or state.unacked or state.barred)",
+        "(state.queue or state.unacked)", by=("tests/simulation/test_tidings_moving.py",)),
+    # a member of a transient group does not know what it committed
+    Defect("protocol/resume_tokens.py", "        if group is not None:\n            positions",
+        "        if group is not None and subscription.options.durable:\n            positions",
+        by=("tests/unit/protocol/test_groups.py",)),
+    # what was committed by a call without an event is taken for returned
+    Defect("runtime/listener.py", "            self._has_committed = commits\n", "", by=BATCHES),
+)  # fmt: skip
