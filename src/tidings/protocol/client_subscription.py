@@ -344,9 +344,11 @@ class ClientSubscription:
         self.taken = tuple(left)
 
     def advance(self, position: Position) -> None:
-        """An event is committed, and so is all before it: move the token, unless an event was returned."""
+        """An event is committed, and so is all before it: move the token, unless an event was returned.
+        A member of a group has none: an event before it may be with another member, or was returned."""
         if self.committed is not None:
             self.committed.add(position)
+            return
         if self.given_back:
             self.given_back -= {position}
             if any(p.log == position.log and p.offset < position.offset for p in self.given_back):

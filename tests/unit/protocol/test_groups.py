@@ -209,3 +209,18 @@ def test_the_only_consumer_is_not_handed_what_it_committed_after_its_link_broke(
     stage.cut("m")
     stage.link("m")
     assert stage.drain("m", ref) == [], "each was committed, the last ones on this link or the next"
+
+
+def test_a_group_that_begins_anew_gets_what_its_members_had_not_committed() -> None:
+    """Every link breaks at once. The member that returns committed later events: that is no token."""
+    stage, refs = stage_with(2)
+    for number in range(1, 5):
+        stage.published("p", {"n": number}, lifetime=FOREVER)
+    for name, number in (("m0", 1), ("m1", 2), ("m0", 3), ("m0", 4)):
+        notification = stage.taken(name, refs[name])
+        assert notification is not None
+        assert notification.event["n"] == number
+    stage.cut("m1")
+    stage.cut("m0")
+    stage.link("m0")
+    assert stage.drain("m0", refs["m0"]) == [2]
