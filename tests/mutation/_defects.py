@@ -13,8 +13,8 @@ from tests.mutation._early_defects import EARLY
 from tests.mutation._extension_defects import EXTENSIONS
 from tests.mutation._found_defects import FOUND
 from tests.mutation._gateway_defects import GATEWAYS
-from tests.mutation._restore_defects import RESTORES
 from tests.mutation._order_defects import ORDER_DEFECTS
+from tests.mutation._restore_defects import RESTORES
 from tests.mutation._schema_defects import SCHEMA_DEFECTS
 from tests.mutation._spark_defects import SPARK_DEFECTS
 from tests.mutation._suites import PACKAGES, Defect
@@ -23,17 +23,6 @@ from tests.mutation._web_defects import WEB
 __all__ = ["DEFECTS", "PACKAGES", "Defect"]
 
 DEFECTS = (
-    *EARLY, *FOUND, *GATEWAYS, *WEB, *BODIES, *DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS, *RESTORES,
-)  # fmt: skip
     *(*EARLY, *FOUND, *EXTENSIONS, *GATEWAYS, *WEB, *BODIES),
-    *(*DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS),
-    *EARLY,
-    *FOUND,
-    *GATEWAYS,
-    *WEB,
-    *BODIES,
-    *DELIVERY_DEFECTS,
-    *SCHEMA_DEFECTS,
-    *SPARK_DEFECTS,
-    *ORDER_DEFECTS,
+    *(*DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS, *RESTORES, *ORDER_DEFECTS),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation._suites import AUDIT, CONSOLE, ORIGINS, PACED, STREAMS, Defect
-from tests.mutation._suites import ORIGINS, PACED, STREAMS, TRIALS, Defect
-from tests.mutation._suites import COMPUTING, ORIGINS, PACED, STREAMS, TRIALS, Defect
+from tests.mutation._suites import AUDIT, COMPUTING, CONSOLE, ORIGINS, PACED, STREAMS, TRIALS, Defect
 
 WEB = (
     # anyone who is let in tries filters, for nothing
