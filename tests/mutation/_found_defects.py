@@ -98,7 +98,7 @@ FOUND = (
     Defect("protocol/interest.py", "            over |= beyond.difference(self._lightly(event, beyond))\n",
         "            pass\n", by=OWNER_WORK),
     # over budget, a true part without a weight is forgotten: in one index, in tables
-    Defect("matching/small.py", "weighted = filter if has_work(conjunction) else None",
+    Defect("matching/small.py", "weighted = filter if has_work(part) else None",
         "weighted = filter", by=("tests/properties/test_work_budget.py",)),
     Defect("matching/columnar/rows.py", "        if has_work(conjunction):\n", "        if work:\n",
         by=("tests/properties/test_work_budget.py",)),
@@ -416,7 +416,8 @@ FOUND = (
         by=("tests/unit/protocol/test_groups.py",)),
     # commits of a member forgotten
     Defect("protocol/resume_tokens.py",
-        "self._committed.setdefault(group, positions)", "positions", by=WIDE),
+        "subscription.committed = groups.setdefault(group, positions)",
+        "subscription.committed = positions", by=WIDE),
     # -- operations, found by an attacker of issue 31
     # a backup builds on a damaged file of an earlier one
     Defect("store/backup.py", "if sum_known is None or not self._is_sound(sum_known):",

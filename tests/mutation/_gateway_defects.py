@@ -460,9 +460,9 @@ GATEWAYS = (
     Defect("gateway/mqtt/events.py", "    if data is not None:\n        return _decoded(data)\n", "",
         by=STANDARD),
     # a retained message that waits is superseded by the next one
-    Defect("protocol/delivery/dispatcher.py",
-        "        if item.event.key is not None and state.options.superseding:\n",
-        "        if item.event.key is not None:\n", by=STANDARD),
+    Defect("protocol/delivery/keyed_items.py",
+        "item.event.key if state.options.superseding and item.dead_letter is None else None",
+        "item.event.key if item.dead_letter is None else None", by=STANDARD),
     # a superseded entry that a subscription is owed is forgotten
     Defect("protocol/delivery/log_index.py",
         "        if offset not in self._unsuperseded and not self.keeps_superseded(offset):\n",

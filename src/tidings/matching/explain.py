@@ -133,19 +133,18 @@ def _brief_conjunction(
     for constraint in part.constraints:
         if room.left <= 0:
             break
-        found = _told_constraint(event, constraint, room.text(constraint), over=over)
+        found = _constraint_trace(event, constraint, room.text(constraint), over=over)
         shown = _cut_value(found.value)
         room.left -= _size(shown) + min(len(found.attribute), WIDEST)
         constraints.append(msgspec.structs.replace(found, attribute=_cut(found.attribute), value=shown))
     for residual in part.residuals:
         if room.left <= 0:
             break
-        rest = _told_residual(event, residual, dialect, room.text(residual), over=over)
+        rest = _residual_trace(event, residual, dialect, room.text(residual), over=over)
         value, reason = _cut_value(rest.value), None if rest.reason is None else _cut(rest.reason)
         room.left -= _size(value) + _size(reason)
         residuals.append(msgspec.structs.replace(rest, value=value, reason=reason))
-    held = all(each.held for each in constraints) and all(each.held for each in residuals)
-    return ConjunctionTrace(held, tuple(constraints), tuple(residuals))
+    return _conjunction_trace(tuple(constraints), tuple(residuals))
 
 
 def _cut(text: str, most: int = WIDEST) -> str:
@@ -180,22 +179,27 @@ def _is_small(value: Any) -> bool:
 
 def _conjunction(event: Event, part: Conjunction, dialect: str, *, over: bool) -> ConjunctionTrace:
     constraints = tuple(
-        _told_constraint(event, each, print_constraint(each), over=over) for each in part.constraints
+        _constraint_trace(event, each, print_constraint(each), over=over) for each in part.constraints
     )
     residuals = tuple(
-        _told_residual(event, each, dialect, print_expression(each), over=over) for each in part.residuals
+        _residual_trace(event, each, dialect, print_expression(each), over=over) for each in part.residuals
     )
-    held = all(trace.held for trace in constraints) and all(trace.held for trace in residuals)
-    return ConjunctionTrace(held, constraints, residuals)
+    return _conjunction_trace(constraints, residuals)
 
 
-def _told_constraint(event: Event, constraint: Constraint, wanted: str, *, over: bool) -> ConstraintTrace:
+def _conjunction_trace(
+    constraints: tuple[ConstraintTrace, ...], residuals: tuple[ResidualTrace, ...]
+) -> ConjunctionTrace:
+    return ConjunctionTrace(all(each.held for each in (*constraints, *residuals)), constraints, residuals)
+
+
+def _constraint_trace(event: Event, constraint: Constraint, wanted: str, *, over: bool) -> ConstraintTrace:
     value = event.view.get(constraint.attribute)
     if over and constraint_weight(constraint):
         return ConstraintTrace(constraint.attribute, wanted, value, False, _OVER)
-    held = constraint.accepts(value)
-    reason = None if held else _why_not(constraint, value)
-    return ConstraintTrace(constraint.attribute, wanted, value, held, reason)
+    is_true = constraint.accepts(value)
+    reason = None if is_true else _why_not(constraint, value)
+    return ConstraintTrace(constraint.attribute, wanted, value, is_true, reason)
 
 
 def _why_not(constraint: Constraint, value: Any) -> str:
@@ -240,19 +244,19 @@ def _mismatch(constraint: Constraint) -> str:
     return "no match" if not getattr(constraint, "negated", False) else "a match"
 
 
-def _told_residual(
+def _residual_trace(
     event: Event, residual: Expression, dialect: str, wanted: str, *, over: bool
 ) -> ResidualTrace:
     if over and (dialect == CESQL or work_of_expression(residual)):
         return ResidualTrace(wanted, None, False, _OVER)
-    held = residual_test(residual, dialect)(event)
+    is_true = residual_test(residual, dialect)(event)
     if dialect == CESQL:
         value, errors = cesql.evaluate(residual, cesql.event_attributes(event))
         reason = ", ".join(errors) or ("false" if value is False else "not a boolean")
     else:
         value = evaluate(residual, event.view)
         reason = "unknown" if value is None else "false" if value is False else "not a boolean"
-    return ResidualTrace(wanted, value, held, None if held else reason)
+    return ResidualTrace(wanted, value, is_true, None if is_true else reason)
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
