@@ -190,7 +190,8 @@ def _conjunction(event: Event, part: Conjunction, dialect: str, *, over: bool) -
 def _conjunction_trace(
     constraints: tuple[ConstraintTrace, ...], residuals: tuple[ResidualTrace, ...]
 ) -> ConjunctionTrace:
-    return ConjunctionTrace(all(each.held for each in (*constraints, *residuals)), constraints, residuals)
+    is_true = all(each.held for each in constraints) and all(each.held for each in residuals)
+    return ConjunctionTrace(is_true, constraints, residuals)
 
 
 def _constraint_trace(event: Event, constraint: Constraint, wanted: str, *, over: bool) -> ConstraintTrace:
