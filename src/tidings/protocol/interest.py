@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 TOPIC = "topic"
 LINKS = "\x1flinks"  # owner of the filters of links; no principal has such a name
-MOST_NOTED = 1024  # events whose filters beyond a budget are known until the caller reports them
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
@@ -164,7 +163,7 @@ class InterestTable:
         """Note the filters that were left out; those of links count as matches."""
         beyond = self._meter.beyond.difference(found)
         links = beyond.intersection(self._is_link)
-        if len(self._metered) >= MOST_NOTED:
+        if len(self._metered) >= self._limits.publishes_together:
             self._metered.clear()
         self._metered[event.source, event.id] = frozenset(beyond - links)
         return sorted({*found, *links})

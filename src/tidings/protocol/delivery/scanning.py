@@ -5,6 +5,8 @@ Rules
   reader. The reader says where to go on.
 - A superseded entry is read only for another broker that is owed it (`superseding=False`), and is marked so,
   and for a job that asks for such entries.
+- A step looks at fewer entries when the filter is costly: its time is charged to the reader, and others
+  have their turns between two steps.
 - A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
   now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
 - A job that stands behind the end of a broker's own log has read another life of it, and would pass over
@@ -19,7 +21,10 @@ from typing import Any, NamedTuple
 
 from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
+from tidings.language.computing import computing_cost
 from tidings.language.evaluate import accepts
+from tidings.language.work import total_weight, work_of
+from tidings.model.filter import Filter
 from tidings.protocol.batches import PageBuilder, read_upto
 from tidings.protocol.delivery import refusals
 from tidings.protocol.delivery.cursor import ANY_OFFSET
@@ -31,6 +36,9 @@ from tidings.protocol.messages import Envelope, LogEntry, LogRead, ReadLog, Refu
 from tidings.protocol.reading import SUPERSEDED, LogScan
 from tidings.protocol.slots import Ports
 
+STEP = 1 << 23  # units of work (`language/computing.py`): about 12 ms
+TEXT = 2048  # characters that the texts of an entry are taken to have
+
 
 class _LogWalk(NamedTuple):
     """A walk over the log that fills one page."""
@@ -40,6 +48,14 @@ class _LogWalk(NamedTuple):
     item: Callable[[Append, float], Any]  # the item of an entry in the page; None: it is not wanted
     then: Callable[[tuple[Any, ...], int, bool, float], None]
     failed: Callable[[FetchFailed, float], None]
+    step: int  # entries that are looked at in one of its steps
+
+
+def entries_at_once(filter: Filter, most: int) -> int:
+    """Entries that a read with this filter looks at in one step, so that a step stays short for texts of some
+    thousand characters: others have their turns between two steps."""
+    cost = total_weight(work_of(filter)) * TEXT + computing_cost(filter)
+    return min(most, max(1, STEP // cost)) if cost else most
 
 
 class LogScanner:
@@ -81,7 +97,8 @@ class LogScanner:
 
         limits = self._ports.limits
         page = PageBuilder[LogEntry](limits, min(request.limit, limits.log_page_count))
-        self._walk(_LogWalk(None, page, item, answer, failed), max(0, request.after))
+        count = entries_at_once(request.filter, limits.page_count)
+        self._walk(_LogWalk(None, page, item, answer, failed, count), max(0, request.after))
 
     # -- for other brokers -----------------------------------------------------------------------
 
@@ -99,7 +116,8 @@ class LogScanner:
             envelope = self._envelope(record, now)
             return envelope if scan.fits(envelope, now) else None
 
-        self._walk(_LogWalk(scan.upto, scan.page, item, scan.then, scan.failed), scan.after)
+        count = self._ports.limits.page_count
+        self._walk(_LogWalk(scan.upto, scan.page, item, scan.then, scan.failed, count), scan.after)
 
     def _envelope(self, record: Append, now: float) -> Envelope:
         event, offset = record.event, record.offset
@@ -115,8 +133,7 @@ class LogScanner:
 
     def _walk(self, walk: _LogWalk, after: int) -> None:
         """Read on behind `after`; `walk.then` runs when the page is full or the log ends."""
-        count = self._ports.limits.page_count
-        self._ports.disk.fetch(after + 1, count, partial(self._on_records, walk, after), walk.failed)
+        self._ports.disk.fetch(after + 1, walk.step, partial(self._on_records, walk, after), walk.failed)
 
     def _on_records(self, walk: _LogWalk, after: int, records: Sequence[Append], now: float) -> None:
         end = self._index.end - 1
