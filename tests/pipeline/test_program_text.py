@@ -14,10 +14,22 @@ from tidings.pipeline.program_text import program
 Put = Callable[[str, str], None]
 
 
-def digest(package: str = "tidings") -> str:
+def digest(package: str = "product") -> str:
     """The digest as the next process finds it."""
     importlib.invalidate_caches()
     return program.__wrapped__(package)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product without text, and the distributions of a test alone: hashing all of ours takes seconds."""
+    found = program_text.entry_points
+    monkeypatch.setattr(program_text, "OWN", "product")
+    monkeypatch.setattr(
+        program_text,
+        "entry_points",
+        lambda group: [each for each in found(group=group) if each.name == "two"],
+    )
 
 
 @pytest.fixture
@@ -43,19 +55,26 @@ def install(put: Put, name: str, *files: str, entry: str = "") -> None:
 def test_the_program_is_every_package_that_a_point_may_run(put: Put) -> None:
     named = {place for name in ("tidings_lab", "tidings_quality") for _, place in program_text._sources(name)}
     assert {"studies/study.py", "overlay/__init__.py", "state.py"} <= named
+    put("alone.py", "")
+    seen = [digest(name) for name in ("tidings_lab", "alone", "gone")]
+    assert seen[0] == seen[2]  # the laboratory offers extensions, so it is part of every program
+    assert seen[1] != seen[0]
+
+
+def test_the_package_of_the_function_counts(put: Put, small: None) -> None:
     put("pointed/__init__.py", "")
     put("alone.py", "")
-    seen = [digest(name) for name in ("tidings", "tidings_lab", "pointed", "alone", "gone")]
-    assert seen[0] == seen[1] == seen[4]  # the laboratory offers extensions, so it is part of every program
+    seen = [digest(name) for name in ("product", "pointed", "alone", "gone")]
+    assert seen[0] == seen[3]
     put("pointed/more.py", "x = 1")
     put("alone.py", "x = 1")
-    changed = [digest(name) for name in ("tidings", "pointed", "alone")]
+    changed = [digest(name) for name in ("product", "pointed", "alone")]
     assert changed[0] == seen[0]
-    assert changed[1] != seen[2]
-    assert changed[2] != seen[3]
+    assert changed[1] != seen[1]
+    assert changed[2] != seen[2]
 
 
-def test_a_second_module_of_a_distribution_counts_without_an_import(put: Put) -> None:
+def test_a_second_module_of_a_distribution_counts_without_an_import(put: Put, small: None) -> None:
     install(put, "two", "two.py", "two_help.py", entry="two:SYSTEM")
     put("two.py", "from importlib import import_module\ngo = import_module('two_' + 'help')\n")
     put("two_help.py", "x = 1")
@@ -67,7 +86,7 @@ def test_a_second_module_of_a_distribution_counts_without_an_import(put: Put) ->
 @pytest.mark.parametrize(
     "text", ["import far", "def late():\n    from far.inner import x", "import far.a as b"]
 )
-def test_modules_that_are_imported_over_several_steps_count(put: Put, text: str) -> None:
+def test_modules_that_are_imported_over_several_steps_count(put: Put, small: None, text: str) -> None:
     install(put, "two", entry="two:SYSTEM")  # it lists no files: an editable installation
     put("two.py", "import two_help")
     put("two_help.py", text)
@@ -82,7 +101,7 @@ def test_modules_that_are_imported_over_several_steps_count(put: Put, text: str)
     assert digest() == before
 
 
-def test_a_library_counts_by_its_list_of_files(put: Put) -> None:
+def test_a_library_counts_by_its_list_of_files(put: Put, small: None) -> None:
     install(put, "two", "two.py", entry="two:SYSTEM")
     put("two.py", "import lib")
     put("lib.py", "")
@@ -92,7 +111,7 @@ def test_a_library_counts_by_its_list_of_files(put: Put) -> None:
     assert digest() != before
 
 
-def test_a_source_that_cannot_be_read_as_python_is_no_error(put: Put) -> None:
+def test_a_source_that_cannot_be_read_as_python_is_no_error(put: Put, small: None) -> None:
     install(put, "two", "two.py", entry="two:SYSTEM")
     put("two.py", "def (:\n")
     before = digest()

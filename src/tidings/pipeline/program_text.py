@@ -16,6 +16,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from importlib.machinery import BYTECODE_SUFFIXES, all_suffixes
@@ -65,7 +66,8 @@ def _closure(modules: Iterable[str], libraries: set[str]) -> dict[str, list[tupl
             continue
         sources = found[name] = list(_sources(name))
         if name == OWN:
-            libraries.update(_requirements(OWN))
+            with suppress(PackageNotFoundError):  # it runs from a folder, without an installation
+                libraries.update(_requirements(OWN))
             continue
         for imported in sorted({top for path, _ in sources for top in _imports(path)}):
             if imported in sys.stdlib_module_names or imported in found:
