@@ -15,7 +15,6 @@ WEB = (
     # numbers of requests can be guessed
     Defect("runtime/requests.py", "secrets.token_bytes(NUMBER_SIZE)",
         "(len(bus._waiting) + bus._last_call).to_bytes(NUMBER_SIZE)",
-        by=("tests/unit/runtime/test_calls_under_attack.py",)),
         by=("tests/unit/runtime/test_requests.py",)),
     # a token for a name that rules use for others
     Defect("security/tokens.py", "Principal(proved_name(name)", "Principal(checked_name(name)",
