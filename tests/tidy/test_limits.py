@@ -25,7 +25,6 @@ LIMIT = re.compile(
 
 # Numbers that look like limits and are none that a run could be asked to shrink.
 EXCEPTIONS = {
-    "protocol/interest.py:MOST_NOTED": "notes between a match and its report; at it all are forgotten",
     "store/guard.py:CRC_BYTES": "the size of a checksum in a stored entry",
     "store/guard.py:MAX_OFFSET": "the largest number of the format",
     "gateway/mqtt/packets.py:LONGEST_TEXT": "the longest text of the format",
