@@ -6,6 +6,7 @@ import pytest
 
 from tidings.protocol import inputs as ins
 from tidings.protocol.messages import Subscribe
+from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
@@ -110,3 +111,64 @@ def test_superseded_events_that_are_owed_survive_another_filter(at: str, replay:
     publish(world, 4, 0, key="k")
     later(world, 5.0)
     assert received(world) == [1, 2, 0]
+
+
+def left_to_read(world: World) -> None:
+    """b1, the home, cannot see b0, whose disk is replaced and where p publishes: it does not know that log,
+    and is owed all of it."""
+    subscribe(world)
+    later(world)
+    cut = Incident(kind=ISOLATE_ONE, at=0.0, until=0.0, cut=(("b0", "b1"), ("b1", "b0")))
+    world.simulation.plan_rough()
+    world.simulation.begin(cut)
+    world.simulation.crash("b0")
+    later(world)
+    world.simulation.restart("b0", keep_disk=False)
+    later(world)
+    publish(world, 1, 2)
+    world.move("d", "b0")
+    later(world)
+    publish(world, 3, 4)
+    later(world)
+    assert received(world) == [3, 4]
+    world.simulation.end(cut)
+
+
+@pytest.mark.parametrize("returns_late", [False, True])
+def test_what_another_broker_says_of_a_log_ends_no_right_of_the_home(returns_late: bool) -> None:
+    """The client's token was past events of that log that only its home was owed, and the home gave them up.
+    Those that the other broker delivered are not delivered again."""
+    world = world_of()
+    left_to_read(world)
+    if returns_late:
+        leave(world)
+        later(world)
+    world.move("d", "b1")
+    if returns_late:
+        subscribe(world)
+    later(world, 30.0)
+    assert received(world) == [3, 4, 1, 2]
+    publish(world, 5)
+    assert received(world) == [3, 4, 1, 2, 5]
+
+
+def test_what_was_committed_behind_an_open_event_is_not_delivered_again_after_a_return() -> None:
+    """The acknowledgement was lost with its link, and the token stayed before the open event."""
+    world = world_of(subscriber="b0")
+    subscribe(world, auto=False)
+    later(world)
+    publish(world, 1, 2, 3)
+    for _ in range(2):
+        ref = world.applications["d"].refs["n"]
+        world.simulation.input("d", ins.ClientTake(world.next_call(), ref, commits=False))
+        later(world)
+    assert received(world) == [1, 2]
+    world.simulation.disconnect("d", "b0")
+    later(world)
+    world.simulation.input("d", ins.ClientAck(world.applications["d"].refs["n"], 2))
+    leave(world, commit=False)
+    later(world)
+    world.simulation.connect("d", "b0")
+    subscribe(world)
+    later(world, 3.0)
+    assert received(world) == [1, 2, 1, 3]

@@ -225,7 +225,7 @@ class Client(PublishingClient):
         if not self._takes_rich and is_beyond_earlier(subscription.filter):
             self._refused(msg.Refused(call, RefusedError.code, ins.EARLIER_PEER.format("broker")), now)
             return
-        if subscription.home not in ("", self._log):
+        if subscription.goes_to(self._log):
             self._send(msg.Home(subscription.ref, subscription.home))
         self._send(subscription.asked(call))
         if subscription.phase is LEAVING:

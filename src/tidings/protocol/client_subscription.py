@@ -89,6 +89,7 @@ class FilterProgress(NamedTuple):
 
     filter: Filter
     upto: dict[str, int]
+    away: dict[str, int]  # the same of logs that its home has said nothing of
 
     def holds(self, deliver: Deliver) -> bool:
         position = deliver.position
@@ -119,12 +120,11 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_asked_after", "_packed", "after", "auto", "awaited", "buffer", "buried", "call", "committed",
-        "delivered", "ending", "fence", "given_back", "gives_way", "granted", "has_untagged",
-        "has_untold", "home", "id", "is_fenced", "is_on", "is_resumed", "leaving_calls", "must_end", "named",
-        "number",
-        "options", "phase", "policy",
-        "ref", "returned", "skipped", "taken", "waiting", "waits", "wanted", "window",
+        "_asked_after", "_packed", "after", "ahead", "apart", "auto", "awaited", "away", "buffer", "buried",
+        "call", "committed", "delivered", "ending", "fence", "given_back", "gives_way", "granted",
+        "has_untagged", "has_untold", "home", "id", "is_fenced", "is_on", "is_remote", "is_resumed",
+        "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref", "returned",
+        "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +153,10 @@ class ClientSubscription:
         self.after = (
             dict(after) if after else NOTHING
         )  # token: by log, everything up to this offset was committed
+        self.away = NOTHING  # the same of logs that its home has said nothing of, at other brokers
+        self.is_remote = False  # another broker than the one at home listens for it
+        self.apart: frozenset[Position] = frozenset()  # taken there of such logs, and not committed there
+        self.ahead: CommittedPositions | None = None  # of a durable one: commits that no token says
         self.committed: CommittedPositions | None = None  # of a member of a group
         self.given_back: frozenset[Position] = (
             frozenset()
@@ -230,14 +234,27 @@ class ClientSubscription:
     def asked(self, call: int) -> Subscribe:
         """The request for it, with credit for all that is waited for."""
         self.granted = 0 if self.phase is LEAVING else self.window + self.wanted
-        after = self._asked_after = dict(self.after)
+        after = self._asked_after = self.token()
         return Subscribe(
             call, self.ref, self.id.name, self.filter, self.options, self.named, after, self.granted
         )
 
+    def goes_to(self, log: str) -> bool:
+        """The broker with this log is asked for it: is it another one than at home?"""
+        was_remote, self.is_remote = self.is_remote, self.home not in ("", log)
+        if was_remote and not self.is_remote:
+            taken = [each.deliver.position for each in self.taken]
+            self.apart = frozenset(each for each in taken if each is not None and each.log not in self.after)
+        return self.is_remote
+
+    def token(self) -> dict[str, int]:
+        """By log: everything up to this offset was committed. A broker that is not at home begins at the end
+        of a log that the token lacks: what was committed of it there says nothing of what the home holds."""
+        return {**self.away, **self.after} if self.is_remote else dict(self.after)
+
     def is_answered(self) -> None:
         """The broker knows the token that it was asked with."""
-        if self.after == self._asked_after:
+        if self.token() == self._asked_after:
             self.has_untold = self.has_untagged = False
 
     @property
@@ -255,6 +272,8 @@ class ClientSubscription:
             return position is not None and position in self.committed
         if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
             return False
+        if self.ahead is not None and position in self.ahead:
+            return position not in self.given_back
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
 
     def was_delivered(self, deliver: Deliver) -> bool:
@@ -353,9 +372,24 @@ class ClientSubscription:
             self.given_back -= {position}
             if any(p.log == position.log and p.offset < position.offset for p in self.given_back):
                 return
-        if self.after.get(position.log, 0) < position.offset:
-            own_table(self, "after")[position.log] = position.offset
+        is_apart = position in self.apart
+        if not is_apart and self._moves_to(position):
             self.has_untold = True
+        if is_apart or position.log not in self.after:
+            self.commits_ahead(position)
+
+    def commits_ahead(self, position: Position | None) -> None:
+        """It is committed, and no token says so."""
+        if self.ahead is not None and position is not None:
+            self.ahead.add(position)
+
+    def _moves_to(self, position: Position) -> bool:
+        """Move the token to this offset; False: it is there."""
+        name = "away" if self.is_remote and position.log not in self.after else "after"
+        if getattr(self, name).get(position.log, -1) >= position.offset:
+            return False
+        own_table(self, name)[position.log] = position.offset
+        return True
 
     def give_back(self, numbers: tuple[int, ...] | None, *, rejects: bool) -> tuple[int, ...]:
         """Return these, or all that are not committed, and hold the token until they were delivered again and
@@ -414,7 +448,7 @@ class ClientSubscription:
             )  # fmt: skip
             self._move_token()
         if not self.taken and not self.buffer and not self.given_back:
-            own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
+            self._moves_to(position)
 
     def forget_link(self) -> None:
         """The link is gone, and its tags with it: the broker will send again what it had sent ahead, and what

@@ -7,6 +7,8 @@ Rules
   from where it knows the client to stand. Events that the earlier one wanted, up to the client's own token,
   were delivered already.
 - One that was ended begins anew, without earlier deliveries; with the same filter it goes on all the same.
+- Events that were committed behind an open one, and at another broker in a log that the home had said nothing
+  of yet, are beyond the token: their positions are remembered, and acknowledged when they come again.
 - A member of a group has no token, since events between two of its own go to other members. It remembers
   which positions it committed, and acknowledges them once more when they are delivered again: of a durable
   group under its name, of a transient one, which replays when its last link broke, while it is a member.
@@ -26,6 +28,7 @@ class ResumeTokens:
         self._most_positions = most_positions
         self._committed: dict[str, CommittedPositions] = {}  # by durable group
         self._of_members: WeakValueDictionary[str, CommittedPositions] = WeakValueDictionary()
+        self._ahead: dict[str, CommittedPositions] = {}  # by name: beyond its token
         self._left: dict[str, tuple[FilterProgress, ...]] = {}  # by name, the last first
         self._ended: set[str] = set()
 
@@ -35,7 +38,10 @@ class ResumeTokens:
         if not subscription.is_resumed:
             return  # it was never asked for: the one before it says where the name stands
         name = subscription.id.name
-        last = FilterProgress(subscription.filter, dict(subscription.after))
+        last = FilterProgress(subscription.filter, dict(subscription.after), dict(subscription.away))
+        for taken in subscription.taken:
+            if taken.is_committed:
+                subscription.commits_ahead(taken.deliver.position)
         if subscription.must_end:
             self._ended.add(name)
             self._left[name] = (last,)
@@ -51,11 +57,14 @@ class ResumeTokens:
             positions = CommittedPositions(self._most_positions)
             groups = self._committed if subscription.options.durable else self._of_members
             subscription.committed = groups.setdefault(group, positions)
+        elif subscription.options.durable:
+            positions = CommittedPositions(self._most_positions)
+            subscription.ahead = self._ahead.setdefault(subscription.id.name, positions)
         left = self._left.get(subscription.id.name, ())
         if subscription.after or not left:
             return
         if left[0].filter.digest == subscription.filter.digest:
-            subscription.after = dict(left[0].upto)
+            subscription.after, subscription.away = dict(left[0].upto), dict(left[0].away)
             left = left[1:]
         if subscription.id.name not in self._ended:
             subscription.delivered = left
