@@ -6,5 +6,5 @@ from tidings.runtime.client_ingress import ClientIngress
 from tidings.simulation.wide.running import WideOutcome, run_seed
 
 
-def run(seed: int, *, system: str | None = None, keyed: bool = True) -> WideOutcome:
-    return run_seed(seed, ClientIngress, system=system, keyed=keyed)
+def run(seed: int, *, system: str | None = None, keyed: bool = True, returning: bool = True) -> WideOutcome:
+    return run_seed(seed, ClientIngress, system=system, keyed=keyed, returning=returning)

@@ -150,7 +150,7 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
     ],
 )
 def test_seeds_that_found_a_defect_hold(system: str, seed: int) -> None:
-    seen = run(seed, system=system, keyed=False)
+    seen = run(seed, system=system, keyed=False, returning=False)
     assert not seen.broken, seen.broken
 
 
@@ -158,5 +158,5 @@ def test_seeds_that_found_a_defect_hold(system: str, seed: int) -> None:
 def test_seeds_with_keys_that_found_a_defect_hold(seed: int) -> None:
     """An event that no log holds ended a later one of its key; one that arrived live ended a newer one that
     was read before it."""
-    seen = run(seed, system="tidings")
+    seen = run(seed, system="tidings", returning=False)
     assert not seen.broken, seen.broken

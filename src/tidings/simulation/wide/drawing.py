@@ -45,6 +45,16 @@ class DrawnPublish(msgspec.Struct, frozen=True):
     key: str | None = None  # it supersedes earlier events of its publisher with this key
 
 
+class DrawnReturn(msgspec.Struct, frozen=True):
+    """A durable subscription leaves, and returns, perhaps with another filter."""
+
+    left: float  # when its listener leaves
+    at: float  # when it returns
+    filter: str
+    replay: bool = True
+    commits: bool = True  # False: what it has taken and not committed when it leaves, it receives again
+
+
 class DrawnSubscribe(msgspec.Struct, frozen=True):
     """One subscription of one client."""
 
@@ -59,6 +69,16 @@ class DrawnSubscribe(msgspec.Struct, frozen=True):
     right: str = ""  # what its principal may read; empty: everything
     group: str | None = None  # a consumer of this group
     superseding: bool = True  # False: it is owed every event of a key
+    returns: tuple[DrawnReturn, ...] = ()
+    moves: tuple[tuple[float, str], ...] = ()  # when its client goes to which broker
+    keeps_open: int = (
+        0  # events that its application commits late, in any order; 0: each is committed at once
+    )
+    calm: DrawnReturn | None = None  # it returns like this when all is settled
+
+    @property
+    def is_returning(self) -> bool:
+        return bool(self.returns or self.moves or self.keeps_open or self.calm)
 
 
 class DrawnRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,9 +254,9 @@ def is_disabled(drawn: DrawnRun) -> bool:
     return bool(drawn.hostile) and Random(f"disabled/{drawn.seed}").random() < 0.5
 
 
-def calm_events(drawn: DrawnRun, at: float) -> tuple[DrawnPublish, ...]:
+def calm_events(drawn: DrawnRun, at: float, round: str = "calm") -> tuple[DrawnPublish, ...]:
     """Events that are published when the faults are over: all of them are owed."""
-    rng = Random(f"calm/{drawn.seed}")
+    rng = Random(f"{round}/{drawn.seed}")
     return tuple(_publishing(at, client, drawn.limits, rng) for client in drawn.publishers for _ in range(3))
 
 

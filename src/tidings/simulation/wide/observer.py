@@ -4,6 +4,8 @@ step.
 Rules
 - An acknowledged event that is owed to a subscription is in some log on some disk. If a lone broker's disk is
   replaced, only the events (and the subscriptions) that had their only copy on it are forgiven.
+- A subscription that took other filters is owed what `standing.py` says, and receives nothing that it
+  forbids.
 - An event of a key is owed until a newer one is published, and to subscriptions with `superseding=False` also
   after that. A superseding subscription that comes when all is settled receives none that is superseded.
 - A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the
@@ -35,6 +37,7 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery.group_log import TABLE as TAIL
 from tidings.simulation.wide.limit_meter import LimitMeter
+from tidings.simulation.wide.standing import FilterStage, OwedSubscription
 from tidings.simulation.world import World
 
 Identity = tuple[str, str]  # source, id
@@ -44,15 +47,6 @@ LOOK_EVERY = 32  # steps between two looks at the memory of a broker
 
 class BrokenPromise(AssertionError):
     """A promise was broken."""
-
-
-class OwedSubscription(msgspec.Struct):
-    """A durable subscription to which everything that it accepts is owed."""
-
-    filter: Filter
-    home: str  # the broker where it was opened
-    superseding: bool = True  # False: it is owed every event of a key
-    is_standing: bool = True  # False from the loss of its only copy until the faults are over
 
 
 class Observer:
@@ -76,6 +70,8 @@ class Observer:
         self._refused: set[Identity] = set()  # refused: the answer said that they are not kept
         self.published: dict[Identity, Event] = {}
         self.acked: dict[Identity, Event] = {}
+        self._published_at: dict[Identity, float] = {}
+        self._acked_at: dict[Identity, float] = {}
         self._latest: dict[str, Event] = {}  # by key: what was published last
         self._newer: dict[Identity, Identity] = {}  # by event: the next one of its key
         self.standing: dict[str, OwedSubscription] = {}
@@ -87,6 +83,9 @@ class Observer:
 
     def _broken(self, what: str) -> BrokenPromise:
         return BrokenPromise(f"at {self._world.simulation.now:.3f} s: {what}")
+
+    def is_hostile(self, client: str) -> bool:
+        return client in self._hostile
 
     # -- disks ---------------------------------------------------------------------------------
 
@@ -151,6 +150,8 @@ class Observer:
             for id, standing in self.standing.items():
                 if standing.home == name:
                     standing.is_standing = False
+                    for identity in standing.doubtful:
+                        self.received[id].pop(identity, None)
                     for waiting in self.owed.values():
                         waiting.discard(id)
 
@@ -220,18 +221,80 @@ class Observer:
             raise self._broken(f"{user} was sent a message after it was disabled")
 
     def stands(self, id: str, filter: Filter, home: str, superseding: bool = True) -> None:
-        self.standing[id] = OwedSubscription(filter, home, superseding)
+        """A subscription is known everywhere."""
+        now = self._world.simulation.now
+        stage = FilterStage(filter, True, now, now, is_settled=True)
+        self.standing[id] = OwedSubscription([stage], home, superseding)
         self.received.setdefault(id, {})
+
+    def asks(self, id: str, filter: Filter, replay: bool, is_quiet: bool = False) -> int:
+        """Its client asks for it with this filter; the number of the stage that begins. What the filter does
+        not accept is owed no longer."""
+        standing = self.standing[id]
+        now = self._world.simulation.now
+        standing.stages.append(FilterStage(filter, replay, now, is_quiet=is_quiet))
+        for identity, waiting in self.owed.items():
+            if id in waiting and standing.forgoes(self.acked[identity]):
+                waiting.remove(id)
+        return len(standing.stages) - 1
+
+    def answered(self, id: str, number: int) -> None:
+        """The client was told that this stage holds: with replay, what lives forever is owed now."""
+        standing = self.standing[id]
+        stage = standing.stages[number]
+        if stage.answered is None:
+            stage.answered = self._world.simulation.now
+            if stage.replay:
+                for identity, event in self.acked.items():
+                    if standing.is_available(event):
+                        self._owe(id, standing, identity)
+
+    def gave_back(self, id: str, identities: Iterable[Identity], behind: Iterable[Identity]) -> None:
+        """A listener left without committing these: they come again. `behind`: committed out of order, behind
+        the first of them, which no token says: they may come again from a home with an empty disk."""
+        self.standing[id].doubtful.update(behind)
+        for identity in identities:
+            del self.received[id][identity]
+            if identity in self.acked:
+                self._owe(id, self.standing[id], identity)
+
+    def _owe(self, id: str, standing: OwedSubscription, identity: Identity) -> None:
+        """Owe an acknowledged event to a subscription, if it has a right to it and has not received it."""
+        if self._is_owed(id, standing, identity, self.acked[identity]):
+            self.owed.setdefault(identity, set()).add(id)
+            self._check_kept(identity, "is owed again")
+
+    def _is_owed(self, id: str, standing: OwedSubscription, identity: Identity, event: Event) -> bool:
+        return (
+            standing.is_standing
+            and identity not in self._lost
+            and identity not in self.received[id]
+            and (identity not in self._newer or not standing.superseding)
+            and standing.owes(event, self._published_at.get(identity, 0.0))
+        )
+
+    def _check_kept(self, identity: Identity, happening: str) -> None:
+        if not self._copies.get(identity) and not self._is_in_tails(identity):
+            owed = sorted(self.owed[identity])
+            raise self._broken(f"{identity} {happening}, is owed to {owed}, and is in no log")
+
+    def settle(self) -> None:
+        """Every filter is known everywhere."""
+        for standing in self.standing.values():
+            if standing.stages[-1].answered is not None:
+                standing.stages[-1].is_settled = True
 
     def restore(self) -> None:
         """The faults are over, and every subscription is known again."""
         for standing in self.standing.values():
             standing.is_standing = True
+        self.settle()
 
     def publishes(self, event: Event) -> None:
         """A publisher hands an event in. An older one of its key is owed no longer, but for subscriptions
         that are owed every event."""
         self.published[event.identity] = event
+        self._published_at[event.identity] = self._world.simulation.now
         if event.key is None:
             return
         older, self._latest[event.key] = self._latest.get(event.key), event
@@ -249,22 +312,13 @@ class Observer:
         if event is None:
             raise self._broken(f"{identity} was acknowledged and never published")
         self.acked[identity] = event
-        if identity in self._lost:
-            return
+        self._acked_at[identity] = self._world.simulation.now
         waiting = {
-            id
-            for id, standing in self.standing.items()
-            if standing.is_standing
-            and identity not in self.received[id]
-            and (identity not in self._newer or not standing.superseding)
-            and accepts(standing.filter, event)
+            id for id, standing in self.standing.items() if self._is_owed(id, standing, identity, event)
         }
         if waiting:
             self.owed[identity] = waiting
-            if not self._copies.get(identity) and not self._is_in_tails(identity):
-                raise self._broken(
-                    f"{identity} was acknowledged, is owed to {sorted(waiting)}, and is in no log"
-                )
+            self._check_kept(identity, "was acknowledged")
 
     def refused(self, identity: Identity, code: str) -> None:
         """A publisher got the answer that its event is not kept."""
@@ -273,7 +327,8 @@ class Observer:
             if identity in received:
                 raise self._broken(f"{identity} was refused ({code}), and {id} had received it")
 
-    def notified(self, id: str, event: Event) -> None:
+    def notified(self, id: str, event: Event, stage: int | None = None) -> None:
+        """An event came to a listener; `stage`: of the subscription, when it opened."""
         identity = event.identity
         received = self.received.setdefault(id, {})
         if identity in received:
@@ -283,6 +338,11 @@ class Observer:
         received[identity] = None
         if identity not in self.published:
             raise self._broken(f"{id} received {identity}, which was never published")
+        if stage is not None:
+            times = self._published_at.get(identity, 0.0), self._acked_at.get(identity)
+            why = self.standing[id].forbids(event, stage, *times)
+            if why:
+                raise self._broken(f"{id} received {identity} in its stage {stage}, {why}")
         waiting = self.owed.get(identity)
         if waiting is not None:
             waiting.discard(id)

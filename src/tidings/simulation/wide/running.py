@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
+from random import Random
 from typing import Any
 
 import msgspec
@@ -50,12 +51,12 @@ from tidings.simulation.wide.guarded import GuardedNode, GuardRules, SessionGuar
 from tidings.simulation.wide.hostile import HostileClient
 from tidings.simulation.wide.limit_meter import LimitMeter, MeteredCodec
 from tidings.simulation.wide.observer import BrokenPromise, Observer
+from tidings.simulation.wide.returning import NAME, RETRY_SECONDS, ReturningClient
+from tidings.simulation.wide.returns import with_returns
 from tidings.simulation.world import World
 
 PAGE_SECONDS = 0.05  # to ask for a page and get it, over a few links
 CONNECTED_SECONDS = 0.3  # that a hostile user is connected when it is disabled
-RETRY_SECONDS = 0.5  # of an application after a refused subscribe
-NAME = "n"  # of each client's subscription
 
 
 class WideOutcome(msgspec.Struct, kw_only=True):
@@ -76,12 +77,18 @@ class WideOutcome(msgspec.Struct, kw_only=True):
 
 
 def run_seed(
-    seed: int, ingress: Callable[..., SessionGuard], *, system: str | None = None, keyed: bool = True
+    seed: int,
+    ingress: Callable[..., SessionGuard],
+    *,
+    system: str | None = None,
+    keyed: bool = True,
+    returning: bool = True,
 ) -> WideOutcome:
     """Run a seed of the wide world. `ingress` is that of the runtime: drivers do not import one another.
-    `keyed`: with superseding keys, where the seed says so."""
+    `keyed`: with superseding keys, where the seed says so; `returning`: with subscriptions that return."""
     drawn = draw(seed, system=system)
-    return WideRun(with_keys(drawn) if keyed else drawn, ingress).run()
+    drawn = with_keys(drawn) if keyed else drawn
+    return WideRun(with_returns(drawn) if returning else drawn, ingress).run()
 
 
 class WideRun:
@@ -107,7 +114,11 @@ class WideRun:
         self.observer = Observer(self.world, self.meter, grouped=grouped, hostile=drawn.hostile)
         self._sequences: Counter[str] = Counter()
         self._numbers: dict[str, dict[str, int]] = {}  # by subscription and source: the last number received
-        self._names: dict[tuple[str, int], DrawnSubscribe] = {}
+        self._returning = {
+            each.client: ReturningClient(each, self.world, self.observer)
+            for each in drawn.subscriptions
+            if each.is_returning
+        }
         self._digest = blake2b(digest_size=12)
         self._read: dict[str, set[int]] = {}  # by reader of a log: offsets that it has read
         self._calls: dict[int, str] = {}  # of readers
@@ -135,6 +146,9 @@ class WideRun:
             self._add_hostile(client, broker)
         for each in drawn.subscriptions:
             self.world.add_client(each.client, each.broker)
+            if (returning := self._returning.get(each.client)) is not None:
+                self._schedule(returning)
+                continue
             simulation.call_at(each.at, partial(self._subscribe, each))
             if each.away is not None:
                 simulation.call_at(each.away[0], partial(self._detach, each))
@@ -163,9 +177,15 @@ class WideRun:
             for client, home in drawn.hostile.items():
                 self.simulation.connect(client, home)  # it may have been cut off before
             self.simulation.call_at(recovered + CONNECTED_SECONDS, self._disable)
-        for event in calm_events(drawn, recovered):
-            self._publish(event)
-        deadline = recovered + progress_seconds(self.drawn)
+        self._publish_calm("calm")
+        self._until_done()
+        self._take_other_filters()
+        self._read_logs()
+        self.world.run(self.simulation.now + 2.0)  # no further delivery, and no duplicate
+        self._judge()
+
+    def _until_done(self) -> None:
+        deadline = self.simulation.now + progress_seconds(self.drawn)
         while True:
             at = self.simulation.now + 0.5
             self.world.run(at)
@@ -173,9 +193,41 @@ class WideRun:
                 break
             if at > deadline:
                 raise BrokenPromise(self._left())
-        self._read_logs()
-        self.world.run(self.simulation.now + 2.0)  # no further delivery, and no duplicate
-        self._judge()
+
+    def _take_other_filters(self) -> None:
+        """Nothing is owed. Some subscriptions leave, events are published, a broker of a tree perhaps
+        restarts, and they return with other filters, just before further events and long before the last."""
+        clients = [each for each in self._returning.values() if each.drawn.calm is not None]
+        if not clients:
+            return
+        rng, home = Random(f"calm returns/{self.drawn.seed}"), clients[0].drawn.broker
+        for client in clients:
+            client.want(None)
+        self._wait(1.0)
+        self._publish_calm("before")
+        self._wait(1.0)
+        restarts = self.drawn.system != GROUP and rng.random() < 0.7
+        if restarts:
+            self.simulation.crash(home)
+            self._wait(1.0)
+            self.simulation.restart(home)
+            self._wait(rng.choice((0.0, 0.02, 6.0)))
+        for client in clients:
+            assert client.drawn.calm is not None
+            client.want(client.drawn.calm, is_quiet=not restarts)
+        self._wait(0.02)
+        self._publish_calm("beside")
+        self._wait(recovery_seconds(self.drawn))
+        self.observer.settle()
+        self._publish_calm("after")
+        self._until_done()
+
+    def _wait(self, seconds: float) -> None:
+        self.world.run(self.simulation.now + seconds)
+
+    def _publish_calm(self, round: str) -> None:
+        for event in calm_events(self.drawn, self.simulation.now, round):
+            self._publish(event)
 
     def _is_done(self) -> bool:
         unanswered = len(self.observer.published) - len(self.observer.acked) - self.refused
@@ -199,6 +251,16 @@ class WideRun:
             each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window,
             group=each.group, superseding=each.superseding,
         )  # fmt: skip
+
+    def _schedule(self, client: ReturningClient) -> None:
+        call_at, drawn = self.simulation.call_at, client.drawn
+        call_at(drawn.at, client.begin)
+        for each in drawn.returns:
+            if each.left < each.at:
+                call_at(each.left, partial(client.want, None, each.commits))
+            call_at(each.at, partial(client.want, each, each.commits))
+        for at, broker in drawn.moves:
+            call_at(at, partial(client.move, broker))
 
     def _stand(self, each: DrawnSubscribe) -> None:
         assert NAME in self.world.applications[each.client].refs, (
@@ -310,7 +372,9 @@ class WideRun:
 
         def observed(client: str, effect: Any) -> None:
             pass_on(client, effect)
-            if type(effect) is fx.Notify:
+            if client in self._returning:
+                self._returning[client].observed(effect)
+            elif type(effect) is fx.Notify:
                 for notification in effect.notifications:
                     self._notified(client, notification.event)
             elif type(effect) is fx.CallResult and isinstance(effect.value, fx.Receipt):
