@@ -6,6 +6,7 @@ import pytest
 
 from tidings.protocol import inputs as ins
 from tidings.protocol.messages import Subscribe
+from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
@@ -172,3 +173,34 @@ def test_what_was_committed_behind_an_open_event_is_not_delivered_again_after_a_
     subscribe(world)
     later(world, 3.0)
     assert received(world) == [1, 2, 1, 3]
+
+
+def test_another_filter_is_announced_before_the_one_that_ends() -> None:
+    """The link broke between the two: no broker kept events for the subscription until it was up again."""
+    world = world_of()
+    publish(world, 20)  # so that b0 advertises
+    subscribe(world, "x < 5")
+    later(world)
+    leave(world)
+    later(world)
+    simulation, sent = world.simulation, list[Interest]()
+    send = simulation._send
+
+    def watched(host: object, effect: object) -> None:
+        message = effect.message  # type: ignore[attr-defined]
+        if host.name == "b1" and type(message) is Interest:  # type: ignore[attr-defined]
+            sent.append(message)
+            if len(sent) > 1:
+                return  # only the first one arrives, with one change or with both
+        send(host, effect)  # type: ignore[arg-type]
+
+    simulation._send = watched  # type: ignore[method-assign, assignment]
+    subscribe(world, "x < 9")
+    later(world, 0.1)
+    simulation.disconnect("b1", "b0")
+    publish(world, 1)
+    simulation._send = send  # type: ignore[method-assign]
+    simulation.connect("b1", "b0")
+    later(world, 10.0)
+    assert sent
+    assert received(world) == [1]

@@ -211,8 +211,13 @@ class Registry:
 
     def _unwant(self, state: SubscriptionState, now: float) -> None:
         if state.handle is not None:
-            self._ports.interest.remove(state.handle, state.filter)
+            self._unmatch(state)
             self._ports.events.uninterested(state.subscription, now)
+
+    def _unmatch(self, state: SubscriptionState) -> None:
+        """No event is matched for it from now on."""
+        if state.handle is not None:
+            self._ports.interest.remove(state.handle, state.filter)
 
     def _listen_to_dead(self, state: SubscriptionState, session: Session, name: str) -> None:
         own = SubscriptionId(session.client, unscoped(name))
@@ -315,11 +320,14 @@ class Registry:
         rights = self._replay.rights(state)
         spared = state.spared(message.filter)
         self._count_unwanted(state, message.filter, now)
-        self._unwant(state, now)
+        earlier = state.subscription
+        self._unmatch(state)
         state.subscription = subscription = self._subscription(state.id, message)
         state.since = now
         self._replay.restart(state, rights, now)
         self._want(state, subscription, now)
+        # last: a link that breaks between the two leaves its far end with both filters, not with neither
+        self._ports.events.uninterested(earlier, now)
         self._replay.reopen(state, rights)
         for item in spared:
             self._dispatcher.enqueue(state, item)
