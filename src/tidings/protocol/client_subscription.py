@@ -99,21 +99,21 @@ class FilterProgress(NamedTuple):
 
 
 class CommittedPositions:
-    """The last positions that a client committed in a group."""
+    """The last positions that a client committed in a group, or that its token does not say."""
 
-    __slots__ = ("__weakref__", "_most", "_positions")
+    __slots__ = ("__weakref__", "_most", "positions")
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._positions: dict[Position, None] = {}
+        self.positions: dict[Position, None] = {}
 
     def add(self, position: Position) -> None:
-        self._positions[position] = None
-        if len(self._positions) > self._most:
-            del self._positions[next(iter(self._positions))]
+        self.positions[position] = None
+        if len(self.positions) > self._most:
+            del self.positions[next(iter(self.positions))]
 
     def __contains__(self, position: Position) -> bool:
-        return position in self._positions
+        return position in self.positions
 
 
 class ClientSubscription:
@@ -272,7 +272,7 @@ class ClientSubscription:
             return position is not None and position in self.committed
         if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
             return False
-        if self.ahead is not None and position in self.ahead:
+        if self.ahead is not None and self.ahead.positions and position in self.ahead:
             return position not in self.given_back
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
 
@@ -372,7 +372,7 @@ class ClientSubscription:
             self.given_back -= {position}
             if any(p.log == position.log and p.offset < position.offset for p in self.given_back):
                 return
-        is_apart = position in self.apart
+        is_apart = bool(self.apart) and position in self.apart
         if not is_apart and self._moves_to(position):
             self.has_untold = True
         if is_apart or position.log not in self.after:

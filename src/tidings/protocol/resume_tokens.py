@@ -57,14 +57,18 @@ class ResumeTokens:
             positions = CommittedPositions(self._most_positions)
             groups = self._committed if subscription.options.durable else self._of_members
             subscription.committed = groups.setdefault(group, positions)
-        elif subscription.options.durable:
+        name = subscription.id.name
+        left = self._left.get(name, ())
+        is_same = bool(left) and left[0].filter.digest == subscription.filter.digest
+        if subscription.after or (name in self._ended and not is_same):
+            self._ahead.pop(name, None)  # it receives again what it asks for
+        if subscription.options.durable and group is None:
             positions = CommittedPositions(self._most_positions)
-            subscription.ahead = self._ahead.setdefault(subscription.id.name, positions)
-        left = self._left.get(subscription.id.name, ())
+            subscription.ahead = self._ahead.setdefault(name, positions)
         if subscription.after or not left:
             return
-        if left[0].filter.digest == subscription.filter.digest:
+        if is_same:
             subscription.after, subscription.away = dict(left[0].upto), dict(left[0].away)
             left = left[1:]
-        if subscription.id.name not in self._ended:
+        if name not in self._ended:
             subscription.delivered = left

@@ -3,6 +3,8 @@ another."""
 
 from __future__ import annotations
 
+import pytest
+
 from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Position, SubscriptionId
@@ -74,3 +76,39 @@ def test_several_filters_of_a_name_are_remembered_and_no_more_than_that() -> Non
     back = listening("x >= 0")
     tokens.resume(back)
     assert [told(back, x=n, offset=1) for n in range(MOST + 2)] == [False, False] + [True] * MOST
+
+
+def committed_ahead(tokens: ResumeTokens) -> ClientSubscription:
+    """A subscription that has committed an event beyond its token."""
+    first = listening("x < 5")
+    tokens.resume(first)
+    first.after = {"log": 7}
+    first.commits_ahead(Position("log", 9))
+    return first
+
+
+def committed(of: ClientSubscription) -> bool:
+    event = make_event({"x": 1}, source="p", id="9")
+    return of.was_committed(Deliver(1, 1, event, Position("log", 9)))
+
+
+@pytest.mark.parametrize(
+    ("ends", "filter", "after", "expected"),
+    [
+        (False, "x < 5", {}, True),
+        (False, "x < 9", {}, True),
+        (False, "x < 5", {"log": 2}, False),  # the application says where to begin
+        (True, "x < 5", {}, True),
+        (True, "x < 9", {}, False),  # it was ended, and begins anew
+    ],
+)
+def test_commits_beyond_the_token_are_forgotten_when_the_application_asks_for_them(
+    ends: bool, filter: str, after: dict[str, int], expected: bool
+) -> None:
+    tokens = ResumeTokens(8)
+    first = committed_ahead(tokens)
+    first.must_end = ends
+    tokens.leave(first)
+    back = listening(filter, after=after)
+    tokens.resume(back)
+    assert committed(back) is expected
