@@ -50,6 +50,7 @@ class ReturningClient:
         self._open: dict[int, Identity] = {}  # by number: taken and not committed
         self._taken: dict[int, Identity] = {}  # by number: on this ref
         self._numbers: dict[str, int] = {}  # by source: the last that came, in this order
+        self._is_other = False  # older events may come: another filter than the last that was answered
         self._is_taking = False
 
     # -- coming and going ---------------------------------------------------------------------
@@ -82,8 +83,7 @@ class ReturningClient:
             if self.id in self._observer.standing and not is_same:
                 right = f"({wanted.filter}) AND ({each.right})" if each.right else wanted.filter
                 self._stage = self._observer.asks(self.id, parse_filter(right), wanted.replay, self._is_quiet)
-            if not is_same:
-                self._numbers = {}  # older events may come
+            self._is_other = self._is_other or not is_same
         self._asked = wanted
         self._world.subscribe(
             each.client, NAME, wanted.filter, durable=True, queue=each.queue, window=each.window,
@@ -124,6 +124,8 @@ class ReturningClient:
     def _opened(self, ref: int) -> None:
         self._call, self.ref, self._is_taking = None, ref, False
         self._stages[ref] = self._stage
+        if self._is_other:  # not when it is asked for: deliveries to the earlier listener still arrive
+            self._numbers, self._is_other = {}, False
         if self._stage is not None:
             self._observer.answered(self.id, self._stage)
         self._settle()
