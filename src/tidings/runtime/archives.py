@@ -79,21 +79,22 @@ class ServedArchive:
             raise InputError(f"the archive cannot be asked this: {error}") from None
         if request.filter is None:
             self._check(principal, EVERYTHING)
-            state = self._whole(await asyncio.to_thread(self._archive.state))
+            released = _released(self._node())
+            state = self._whole(await asyncio.to_thread(self._archive.state), *released)
             return {"places": state.places, "policy": state.policy}
         filter = parse_filter(request.filter, dialect=request.dialect, limits=self._limits)
         filter = self._check(principal, filter)
+        released = _released(self._node())  # first: the archiver goes on while the archive is read
         state, found = await asyncio.to_thread(self._read, filter, request)
         return {
-            "places": self._whole(state).places,
+            "places": self._whole(state, *released).places,
             "entries": [entry for one in found.found if (entry := self._allowed(one, principal)) is not None],
             "after": found.after,
             "is_last": found.is_last,
         }
 
-    def _whole(self, state: ArchiveState) -> ArchiveState:
+    def _whole(self, state: ArchiveState, log: str, upto: int) -> ArchiveState:
         """The state of an archive that has all that the own log let go of. Raises `CorruptionError`."""
-        log, upto = _released(self._node())
         if (reaches := state.places.get(log, 0)) < upto:
             raise _lacking(f"the archive {self._archive.path}", log, upto, reaches)
         return state
