@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import struct
@@ -25,6 +26,12 @@ DOORS = {
     "mqtt over websocket": ("/", UPGRADE + "Sec-WebSocket-Protocol: mqtt\r\n", 101),
     "mqtt over websocket, without its protocol": ("/", UPGRADE, 400),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_garbage() -> None:
+    """What other tests left is logged now, not in a test of the log."""
+    gc.collect()
 
 
 def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -234,7 +234,6 @@ CONTRACTS = tuple(make_contract("C" + name, "legality", name) for name in FOUND)
         ("many", "which failed: TypeError: <lambda>() takes 0 positional arguments but 1 was given"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:coroutine 'late' was never awaited")
 def test_a_property_that_gives_no_violations_names_its_package(
     install: Install, capsys: Capsys, tmp_path: Path, name: str, said: str
 ) -> None:

@@ -7,6 +7,7 @@ A workload is a list of steps in order of time, made from three independent choi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Protocol
@@ -252,6 +253,8 @@ class _CheckedContent:
         with blaming(WORKLOADS, self._name):
             value = getattr(self._content, method)(argument)
         if not isinstance(value, kind):
+            if inspect.iscoroutine(value):
+                value.close()  # nothing awaits it
             why = f"whose method {method} gave {value!r} and has to give a {kind.__name__}"
             raise refused(WORKLOADS, self._name, why)
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
@@ -55,6 +56,8 @@ def _checked(entry: str, violations: Callable[[Tables], Any]) -> Callable[[Table
         value = violations(tables)
         with blaming(GROUP, entry):
             given = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
+        if inspect.iscoroutine(value):
+            value.close()  # nothing awaits it
         if given is None or any(isinstance(each, str | Violation) for each in given):
             shown = repr(value) if given is None or not given else f"a {type(value).__name__} of no tables"
             why = f"whose violations gave {shown} and have to give a sequence of tables of Violation"
