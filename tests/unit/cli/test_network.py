@@ -190,7 +190,10 @@ def test_an_infinity_ends_no_subscriber(network: Network, tidings: Run) -> None:
 
 
 def test_top_shows_every_broker(network: Network, tidings: Run) -> None:
-    (found,) = tidings("top", *network.at(2), "--once", "--json").rows
+    for _ in range(100):  # on a busy machine a link may just be made anew
+        (found,) = tidings("top", *network.at(2), "--once", "--json").rows
+        if set(found["brokers"][1]["links"]) == {"b2", "b3"}:
+            break
     assert [one["broker"] for one in found["brokers"]] == ["b3", "b1", "b2"]
     assert set(found["brokers"][1]["links"]) == {"b2", "b3"}
     assert "published" in tidings("top", *network.at(0), "--once").out
