@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.browser._process import broker
 from tests.browser._stage import Stage
 from tests.browser.test_pages import UNNAMED, WIDER
 
@@ -60,21 +59,8 @@ class Operated(NamedTuple):
 @pytest.fixture(scope="module")
 def operated(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     folder: Path = tmp_path_factory.mktemp("operated")
-    (folder / "users.toml").write_text(USERS)
-    (folder / "broker.toml").write_text(
-        'name = "b1"\nlisten = "127.0.0.1:0"\nstore = "store"\n[console]\nlisten = "127.0.0.1:0"\n'
-        'refresh_seconds = 0.5\n[security]\nusers = "users.toml"\naudit = "audit.jsonl"\n'
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidings", "broker", "--config", str(folder / "broker.toml"), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    ready = json.loads(process.stdout.readline())
-    yield Operated(ready["gateways"]["console"], ready["address"], folder, stage)
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
+    with broker(folder, USERS, 'audit = "audit.jsonl"\n') as (_, ready):
+        yield Operated(ready["gateways"]["console"], ready["address"], folder, stage)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.browser._process import broker
 from tests.browser.test_operate import USERS, signed_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -34,22 +33,8 @@ class Running(NamedTuple):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder: Path = tmp_path_factory.mktemp("running")
-    (folder / "users.toml").write_text(USERS)
-    (folder / "broker.toml").write_text(
-        'name = "b1"\nlisten = "127.0.0.1:0"\nstore = "store"\n[console]\nlisten = "127.0.0.1:0"\n'
-        'refresh_seconds = 0.5\n[security]\nusers = "users.toml"\n'
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tidings", "broker", "--config", str(folder / "broker.toml"), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    yield Running(
-        json.loads(process.stdout.readline())["gateways"]["console"], folder / "users.toml", process
-    )
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
+    with broker(folder, USERS) as (process, ready):
+        yield Running(ready["gateways"]["console"], folder / "users.toml", process)
 
 
 def publish(page: Any, key: str, level: int) -> None:

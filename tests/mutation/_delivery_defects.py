@@ -7,7 +7,6 @@ from tests.mutation._suites import Defect
 FILTERS = ("tests/simulation/test_tidings_filters.py",)
 COUNTS = ("tests/unit/protocol/test_lifetimes.py", "tests/properties/test_embedded_queues.py")
 RETURNING = ("tests/simulation/test_tidings_returning.py",)
-BOUNDED = ("tests/simulation/test_tidings_counts.py",)
 BOUNDED = ("tests/simulation/test_tidings_counts.py", "tests/properties/test_embedded_counts.py")
 RETURNED = ("tests/unit/protocol/test_committing.py",)
 

@@ -1,4 +1,4 @@
-"""What filters compute is charged to their owners while they do, whatever they compute."""
+"""Charges of filters to their owners for what they compute, while they do."""
 
 from __future__ import annotations
 
