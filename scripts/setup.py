@@ -158,9 +158,14 @@ class Setup:
         settings = subprocess.run(
             [str(self.python), "-m", "pip", "config", "list"], capture_output=True, text=True
         ).stdout
-        command = [str(self.venv / "bin" / "uv"), "pip", "install", "--python", str(self.python)]
+        uv = str(self.venv / "bin" / "uv")
+        command = [uv, "pip", "install", "--python", str(self.python)]
         command += ["--compile-bytecode", "--color", "never", *wanted]
-        return not self.watched(command, uv_environment(settings))
+        failed = self.watched(command, uv_environment(settings))
+        # From an index that does not say how fresh its files are, uv builds Spark anew each time and
+        # keeps every build: 1.4 GB a set-up, until the disk is full. Only what nothing refers to goes.
+        self.watched([uv, "cache", "prune", "--color", "never"])
+        return not failed
 
     def advice(self) -> str:
         return (

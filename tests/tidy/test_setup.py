@@ -149,6 +149,8 @@ def test_pip_installs_where_uv_cannot(tmp_path: Path, pip: int, uv: int, note: s
     assert script("setup").Setup(tmp_path).install() == note
     said = calls.read_text()
     assert ("uv pip install --python" in said) == (pip == 0)
+    # Builds that uv keeps and never uses again would fill the disk, whether it failed or not.
+    assert ("uv cache prune" in said) == (pip == 0)
     assert (
         "pip install --constraint constraints.txt --editable .[all,dev,docs]" in said.replace("uv pip", "")
     ) == (bool(pip or uv))
