@@ -1,4 +1,4 @@
-"""python -m tests.fuzz._child TARGET SECONDS CORPUS: fuzz one target with Atheris, guided by coverage.
+"""python -m tests.fuzz._child TARGET INPUTS CORPUS: fuzz one target with Atheris, guided by coverage.
 
 It ends with 0 when nothing was found. What was found is written to the folder CORPUS, and said.
 """
@@ -15,12 +15,12 @@ with atheris.instrument_imports(include=["tidings"]):
 
 
 def main() -> None:
-    name, seconds, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    name, inputs, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus(name)):
         (folder / f"seed-{number}").write_bytes(data)
     arguments = [
-        sys.argv[0], str(folder), f"-max_total_time={seconds}", "-max_len=4096", "-timeout=2",
+        sys.argv[0], str(folder), f"-runs={inputs}", "-max_len=4096", "-timeout=2",
         "-rss_limit_mb=1024", f"-artifact_prefix={folder}/", "-print_final_stats=1",
     ]  # fmt: skip
     atheris.Setup(arguments, TARGETS[name])

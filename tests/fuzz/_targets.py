@@ -196,6 +196,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "settings": settings_files,
     **documents.TARGETS,
 }
+BEFORE_LOGIN = ("wire", "handshake", "http", "mqtt")  # what a stranger reaches, without a proof of a name
 
 
 def corpus(name: str) -> list[bytes]:

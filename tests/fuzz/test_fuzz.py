@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from random import Random
 
 import pytest
 from conftest import Figures
-from tests.fuzz._targets import TARGETS, corpus
+from tests.fuzz._targets import BEFORE_LOGIN, TARGETS, corpus
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 300
@@ -55,15 +56,19 @@ def test_somebody_who_is_let_in_would_be_noticed(monkeypatch: pytest.MonkeyPatch
 )
 @pytest.mark.parametrize("name", TARGETS)
 def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path, figures: Figures) -> None:
-    seconds = os.environ.get("TIDINGS_FUZZ_SECONDS", "300")
+    """A million inputs for each parser, and ten millions together for those that need no login."""
+    inputs = int(os.environ.get("TIDINGS_FUZZ_INPUTS", "1000000"))
+    if name in BEFORE_LOGIN:
+        inputs *= math.ceil(10 / len(BEFORE_LOGIN))
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz._child", name, seconds, str(tmp_path / "corpus")],
+        [sys.executable, "-m", "tests.fuzz._child", name, str(inputs), str(tmp_path / "corpus")],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     stated = done.stderr + done.stdout
     assert done.returncode == 0, stated[-4000:]
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", stated)
     assert runs is not None, stated[-2000:]
+    assert int(runs[1]) >= inputs, stated[-2000:]
     figures(inputs=int(runs[1]), crashes=0)
-    print(f"{name}: {runs[1]} inputs in {seconds} s, nothing found")
+    print(f"{name}: {runs[1]} inputs, nothing found")
