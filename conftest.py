@@ -1,5 +1,5 @@
-"""Shared by every test of the repository: one Hypothesis profile, Spark tests on one worker, and a last line
-that says what this run left out and why.
+"""Shared by every test of the repository: one Hypothesis profile, Spark tests on one worker, and last lines
+that say which tests are expected to fail and what this run left out, and why.
 
 Rules
 - The default suite draws the same examples in every run, on any number of workers. `TEST_SEED=<number>` draws
@@ -102,6 +102,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.stats.get("skipped", [])
     )
     parts += [f"{count} skipped ({reason})" for reason, count in skipped.items()]
+    known = Counter(report.wasxfail for report in terminalreporter.stats.get("xfailed", []))
+    if known:
+        failures = "; ".join(f"{count} ({reason or 'no reason'})" for reason, count in known.items())
+        terminalreporter.write_line(f"known failures: {failures}")
     terminalreporter.write_line("left out: " + ("; ".join(parts) if parts else "nothing"))
 
 

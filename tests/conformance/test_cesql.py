@@ -21,6 +21,10 @@ from tidings.language.parser import parse
 ROOT = Path(__file__).parents[2]
 PLACES = [ROOT / ".." / "shared/conformance/cesql", ROOT / "../.." / "shared/conformance/cesql"]
 DIRECTORY = next((place for place in PLACES if place.is_dir()), None)
+pytestmark = pytest.mark.skipif(
+    DIRECTORY is None,
+    reason="the cases of CloudEvents SQL (shared/conformance/cesql) are not beside this repository",
+)
 ANY_EVENT = {
     "specversion": "1.0",
     "id": "any",
@@ -58,8 +62,7 @@ def answer(case: dict[str, Any], seen: Callable[[dict[str, Any]], Any]) -> tuple
 
 
 def test_the_cases_are_there() -> None:
-    if DIRECTORY is None:
-        pytest.skip("the shared conformance cases are not beside this repository")
+    assert DIRECTORY is not None
     assert len(list(DIRECTORY.glob("*.yaml"))) >= 11
     assert len(cases()) > 100
 
