@@ -109,9 +109,11 @@ def test_words_that_the_schema_does_not_know_are_told(text: str, problem: str) -
 
 
 def test_a_class_may_be_asked_for_the_properties_of_the_classes_below_it() -> None:
-    parse_subscription("ON Enterprise WHERE name.accuracy = low AND change.before > 0.5").check(
-        running_example()
-    )
+    asked = "WHERE name.accuracy = low AND change.before > 0.5"
+    above = parse_subscription(f"ON Enterprise {asked}")
+    assert above.check(running_example()) is above
+    with pytest.raises(InputError, match="no property 'entname"):  # the class above has it
+        parse_subscription("ON Enterprise/Holder WHERE EntName.accuracy = low").check(running_example())
 
 
 def test_from_a_producer_sources_say_nothing_any_more() -> None:

@@ -71,8 +71,14 @@ def test_a_users_file_is_read_or_refused(text: str) -> None:
     assert isinstance(users, Users)
 
 
+fitting = st.fixed_dictionaries(
+    {"listen": st.just("127.0.0.1:0"), "security": st.just({"users": "u.toml"})},
+    optional={"network": st.fixed_dictionaries({"peer_timeout_seconds": st.floats() | st.integers(-1, 99)})},
+)
+
+
 @settings(deadline=None, max_examples=120)
-@given(tables)
+@given(tables | fitting)
 def test_settings_are_read_or_refused(table: dict[str, Any]) -> None:
     import tempfile
     from pathlib import Path
@@ -81,9 +87,12 @@ def test_settings_are_read_or_refused(table: dict[str, Any]) -> None:
         file = Path(folder) / "broker.toml"
         file.write_text(toml(table), encoding="utf-8", errors="replace")
         try:
-            read_settings(file)
+            found = read_settings(file)
         except SettingsError:
+            assert table != {"listen": "127.0.0.1:0", "security": {"users": "u.toml"}}
             return
+    assert found.listen == table.get("listen", found.listen)
+    assert 0 < found.network.peer_timeout_seconds < float("inf")
 
 
 DOOR = ByUsers(

@@ -172,8 +172,11 @@ def test_expressions_over_the_pattern_budget_are_not_compiled(monkeypatch: pytes
 
 
 def test_the_same_expression_twice_counts_once() -> None:
-    one = r"REGEXP '\pL{20}'"
-    parse_filter(f"a {one} OR b {one}")
+    one, other = r"REGEXP '\pL{20}'", r"REGEXP '\pL{20}x'"
+    assert len(parse_filter(f"a {one} OR b {one}").conjunctions) == 2
+    assert parse_filter(f"b {other}").conjunctions, "each alone is within the limit"
+    with pytest.raises(FilterLimitError, match="limit `patterns`"):
+        parse_filter(f"a {one} OR b {other}")
 
 
 def test_compiled_programs_are_bounded_in_bytes() -> None:

@@ -254,7 +254,10 @@ def test_notes_of_a_schema_are_taken() -> None:
         "$id": "https://example.com/order",
     }
     notes |= {"title": "t", "x-owner": "shop", "examples": [{"unevaluatedItems": 1}], "format": "email"}
-    SchemaRegistry().attach(notes, type="Order")
+    registry = SchemaRegistry()
+    attached = registry.attach(notes, type="Order")
+    assert (attached.version, attached.schema) == (1, notes)
+    registry.check(event({"email": "no address", "unevaluated": 1}))  # they say nothing of what fits
 
 
 def test_the_schema_of_a_class_says_what_the_class_reads(tmp_path: Path) -> None:
@@ -276,16 +279,22 @@ def test_the_schema_of_a_class_says_what_the_class_reads(tmp_path: Path) -> None
 
     body = event({"marks": [1, 1], "animal": {"name": "x"}}, type="Pet")
     build_instance(Pet, body)
+    other = event({"marks": ["a"], "animal": {"name": "x"}}, type="Pet")
     registry = SchemaRegistry()
     registry.attach(Pet)
     registry.check(body)
+    with pytest.raises(SchemaError, match="marks"):
+        registry.check(other)
     stored = {
         "version": 1,
         "schema": Pet.model_json_schema(),
         "of_class": True,
     }  # as earlier ones wrote it
     (tmp_path / "older.json").write_bytes(msgspec.json.encode({"types": {"Pet": stored}}))
-    SchemaRegistry(tmp_path / "older.json").check(body)
+    older = SchemaRegistry(tmp_path / "older.json")
+    older.check(body)
+    with pytest.raises(SchemaError, match="marks"):
+        older.check(other)
 
 
 def test_a_pattern_has_the_syntax_of_re2_and_never_backtracks(tmp_path: Path) -> None:

@@ -267,10 +267,15 @@ def test_an_event_with_more_headers_than_the_limit_is_refused(headers: dict[str,
             check_message(message)
 
 
-def test_an_event_with_as_many_headers_as_the_limit_passes() -> None:
+def test_an_event_with_as_many_headers_as_the_limit_passes_and_none_more() -> None:
     headers = {f"{number:03}": b"" for number in range(LIMITS.headers - 1)}
     headers["x"] = b"x" * (LIMITS.header_bytes - 3 * len(headers) - 1)
-    check_message(msg.Publish(1, msgspec.structs.replace(EVENT, headers=headers), 1))
+    shorter = headers | {"x": b""}
+    for passing in (headers, shorter):
+        check_message(msg.Publish(1, msgspec.structs.replace(EVENT, headers=passing), 1))
+    for one_more in (headers | {"x": headers["x"] + b"x"}, shorter | {"y": b""}):
+        with pytest.raises(RefusedError, match="headers"):
+            check_message(msg.Publish(1, msgspec.structs.replace(EVENT, headers=one_more), 1))
 
 
 def test_a_number_that_is_too_small_asks_for_more() -> None:

@@ -45,16 +45,22 @@ def test_many_threads_publish_and_take_on_one_bus() -> None:
 def test_a_caller_gets_its_turn_while_the_loop_is_busy() -> None:
     """A callback that schedules itself again for ever leaves turns for callers."""
     with tidings.open() as bus:
-        loop, busy = bus._loop._loop, True
+        loop, busy, rounds, is_busy = bus._loop._loop, True, 0, threading.Event()
 
         def again() -> None:
+            nonlocal rounds
+            rounds += 1
+            if rounds > TIMES:
+                is_busy.set()
             if busy:
                 loop.call_soon(again)
 
         loop.call_soon_threadsafe(again)
-        for n in range(TIMES):
-            bus.publish({"n": n})
+        assert is_busy.wait(PATIENCE)
+        receipts = [bus.publish({"n": n}) for n in range(TIMES)]
         busy = False
+    assert len(receipts) == TIMES
+    assert all(receipt is not None for receipt in receipts)
 
 
 def test_a_get_that_times_out_loses_no_event() -> None:

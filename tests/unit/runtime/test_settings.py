@@ -112,7 +112,9 @@ def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
         "TIDINGS_SERVICE_HOST": "10.0.0.1",
         "TIDINGS_PORT_7117_TCP_ADDR": "x",
     }
-    read(tmp_path, USERS, environment | {"TIDINGS_PASSWORD": "x", "TIDINGS_PORT": "tcp://10.0.0.1:7117"})
+    environment |= {"TIDINGS_PASSWORD": "x", "TIDINGS_PORT": "tcp://10.0.0.1:7117"}
+    assert read(tmp_path, USERS, environment) == read(tmp_path, USERS, {})
+    assert read(tmp_path, USERS, {**environment, "TIDINGS_LISTEN": "127.0.0.1:9"}).listen == "127.0.0.1:9"
 
 
 def test_anybody_is_let_in_on_loopback_alone() -> None:

@@ -96,9 +96,17 @@ def test_nonsense_is_refused_with_its_place(data: bytes, certs: Path) -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=200) | st.text("0aF:# \n-+_x", max_size=40).map(str.encode))
 def test_whatever_is_in_the_file_it_is_a_list_or_an_error(data: bytes) -> None:
     try:
-        parse_revoked(data, b"", "list")
+        found = parse_revoked(data, b"", "list")
     except SettingsError:
         return
+    texts = [line.partition("#")[0].strip() for line in data.decode().splitlines()]
+    assert found.serials == {int(text.replace(":", ""), 16) for text in texts if text.strip(": ")}
+
+
+@given(st.sets(st.integers(0, 2**160)))
+def test_every_serial_number_of_a_list_is_found(serials: set[int]) -> None:
+    lines = [f"{serial:x} # left\n" if serial % 2 else f" {serial:X}\n\n" for serial in serials]
+    assert parse_revoked("".join(lines).encode(), b"", "list").serials == serials
