@@ -16,6 +16,10 @@ from tidings_bench import churn, matching, memory, plots, workloads
 pytestmark = pytest.mark.xdist_group("bench matching")  # each work is measured once
 KEYS = {"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}
 SIZE = 300  # subscriptions
+PEERS = {
+    "brute force, NumPy", "shapely STRtree, bulk", "geoindex-rs", "rtree", "rtree, bulk", "DuckDB, join",
+    "Polars, filter", "rule-engine",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,6 +53,7 @@ def test_peers_find_what_we_find() -> None:
     from tidings.matching.columnar.matcher import ColumnarMatcher
     from tidings_bench.peers import peers
 
+    asked: set[str] = set()
     for name in ("W1", "W2"):
         made = workloads.workload(name)
         population, probes = list(workloads.filters(made, 200)), workloads.events(made, 40)
@@ -57,6 +62,8 @@ def test_peers_find_what_we_find() -> None:
         expected = len(matcher.match_batch(probes).handles)
         for peer in peers(population, matcher.table, boxes=name == "W1"):
             assert peer.match(peer.prepared(probes)) == expected, peer.name
+            asked.add(peer.name)
+    assert asked == PEERS, "a peer that is not installed would be left out without a word"
 
 
 def test_own_files_are_measured(tmp_path: Path) -> None:

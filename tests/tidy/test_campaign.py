@@ -110,6 +110,6 @@ def test_code_of_a_part_follows_imports_and_not_comments() -> None:
 
 
 def test_every_part_on_record_is_a_part() -> None:
-    if RECORD.exists():
-        recorded = [each["part"] for each in json.loads(RECORD.read_text())["parts"]]
-        assert set(recorded) <= {part.name for part in PARTS}
+    recorded = {each["part"] for each in json.loads(RECORD.read_text())["parts"]}
+    assert recorded
+    assert recorded <= {part.name for part in PARTS}
