@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from crc32c import crc32c
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tidings.availability.records import Loaded
@@ -120,8 +120,16 @@ class Wire:
     def resume_reading(self) -> None: ...
 
 
+OPENING = CODEC.encode(OpenSession("client", "ann"))
+openings = st.builds(
+    OpenSession, st.sampled_from(["client", "broker", "", "root"]), st.text(max_size=4), st.just("tidings")
+).map(CODEC.encode)
+pieces_of_a_handshake = st.lists(anything | openings | st.just(OPENING), min_size=1, max_size=6)
+
+
 @BOUNDED
-@given(st.lists(anything, min_size=1, max_size=6))
+@example([OPENING])
+@given(pieces_of_a_handshake)
 def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None:
     async def play() -> None:
         admitted: list[OpenSession] = []
@@ -144,6 +152,9 @@ def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None
             assert open.role in ("client", "broker")
             assert open.name.isprintable()
             assert framed_in(open, b"".join(pieces))
+        assert len(admitted) <= 1
+        if pieces[0] == OPENING:
+            assert [(open.role, open.name) for open in admitted] == [("client", "ann")]
         reception.close()
         assert len(reception) == 0
 
