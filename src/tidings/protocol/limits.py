@@ -106,6 +106,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     matched_topic: int = 256  # characters of a cached topic; a longer one is matched each time
     remembered_events: int = 1024  # events outside any log that a client recognises as duplicates
     remembered_losses: int = 4096  # subscriptions whose counts of losses go on when their clients are back
+    recounted_changes: int = 32  # subscriptions with another filter that one recount of the log looks at
 
     # -- matching ------------------------------------------------------------------------------
     owner_work: int = 1 << 25  # cost of all filters of a principal for one event: 50 to 100 ms of matching

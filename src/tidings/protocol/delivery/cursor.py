@@ -69,14 +69,31 @@ class EarlierRange(msgspec.Struct, array_like=True, frozen=True):
     since: float  # when it took the first of them; infinite: it has no right to older events
     start: int
     stop: int
+    counted: tuple[int, ...] = ()  # for each filter but the first: below, what it gave up is counted
+
+    def _holds(self, offset: int, ends_at: float) -> bool:
+        return offset < self.stop and (offset >= self.start or ends_at > self.since)
 
     def gives(self, event: Event, offset: int, ends_at: float) -> bool:
-        if offset >= self.stop or (offset < self.start and ends_at <= self.since):
-            return False
-        return all(accepts(filter, event) for filter in self.filters)
+        return self._holds(offset, ends_at) and all(accepts(filter, event) for filter in self.filters)
 
-    def narrowed(self, filter: Filter) -> EarlierRange:
-        return msgspec.structs.replace(self, filters=(*self.filters, filter))
+    def gave_up(self, event: Event, offset: int, ends_at: float) -> bool:
+        """Was this event owed under the first filter, and does it count now that a later one gave it up? The
+        present filter may be the first that does not accept it. A row of an earlier version does not say what
+        was counted: then that counts as counted."""
+        if not self._holds(offset, ends_at) or not accepts(self.filters[0], event):
+            return False
+        for number, filter in enumerate(self.filters[1:]):
+            if not accepts(filter, event):
+                return offset >= max(self.counted[number:], default=ANY_OFFSET)
+        return True
+
+    def narrowed(self, filter: Filter, counted: int) -> EarlierRange:
+        """The range when this filter is left: the events that it gave up are counted below `counted`."""
+        unknown = [ANY_OFFSET] * (len(self.filters) - 1 - len(self.counted))
+        return msgspec.structs.replace(
+            self, filters=(*self.filters, filter), counted=(*unknown, *self.counted, counted)
+        )
 
 
 class PendingLiveEvent(NamedTuple):
@@ -151,6 +168,7 @@ class Cursor:
     dropped: deque[int] = EMPTY  # starts and ends, by turns, of ranges of live events that counted as lost
     pending: deque[Item] = EMPTY  # live events behind the replay, each until it is read up to its `after`
     rights: Sequence[EarlierRange] = ()
+    recounted = 0  # own log: below, events that earlier filters leave and this one gives up are counted
     plan: Sequence[int] | None = None  # own log: the only offsets below `planned` to be read; None: all
     planned = 0
 
@@ -201,6 +219,11 @@ class Cursor:
             self._progress = max(progress, end)
         else:
             self.progress.silence(end)
+
+    @property
+    def counted_below(self) -> int:
+        """Events below that earlier filters leave owed, and this one does not accept, are counted as lost."""
+        return max(self.progress.received, self.recounted)
 
     @property
     def low_water(self) -> int:
@@ -328,6 +351,7 @@ class Cursor:
             "pending",
             "plan",
             "planned",
+            "recounted",
         ):
             vars(self).pop(name, None)
         if self.rights:

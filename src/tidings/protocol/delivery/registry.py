@@ -462,6 +462,7 @@ class Registry:
             movers=movers,
             outlived=outlived,
             lost=dict(state.lost),
+            recounted=state.own.recounted,
         )
         return rows.put_for(rows.PROGRESS, state.id, row)
 
@@ -492,6 +493,8 @@ class Registry:
             cursor.rights, cursor.again_below = row.rights, self._index.end
             progress = known.get(subscription_state.id)
             cursor.resume(LogProgress(received=row.delivered_from) if progress is None else progress.progress)
+            if progress is not None and progress.recounted:
+                cursor.recounted = progress.recounted
             self._owe_again(subscription_state)
             self._want(subscription_state, row.subscription, now)
             self._replay.begin(subscription_state, now)

@@ -136,7 +136,8 @@ class LogReplay:
         """By log: the ranges that a durable subscription is owed, before it takes another filter."""
         filter, owed = state.filter, {}
         for cursor in state.cursors if state.durable else ():
-            kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
+            rights = [right for right in cursor.rights if right.stop > cursor.low_water]
+            kept = [right.narrowed(filter, cursor.counted_below) for right in rights]
             start, stop = max(cursor.needs_from(), cursor.start or 0), cursor.least_end()
             owed[cursor.log] = [*kept, EarlierRange((filter,), state.since_available, start, stop)]
         return owed
@@ -148,6 +149,7 @@ class LogReplay:
         cursor = state.own
         cursor.start = cursor.keep_from = cursor.end
         cursor.next = cursor.first = self._index.first_offset
+        cursor.recounted = 0
         cursor.rights = rights.pop(cursor.log, ())
         self.begin(state, now)
         self._dispatcher.clear(state, now)

@@ -68,6 +68,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     movers: dict[str, MigrationHeader] = {}  # by source: the last stay of a publisher that moved
     outlived: list[str] = []  # brokers that lost a log which it heard
     lost: dict[str, int] = {}  # by reason
+    recounted: int = 0  # `Cursor.recounted` in the own log
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

@@ -10,7 +10,8 @@ Rules
 - Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a
   right: it was available when the subscription began, or it was published later.
 - Own log: an entry that a durable subscription was owed under an earlier filter, and that its present one
-  does not accept, is lost: it is counted, and told, under `FILTER_CHANGED`.
+  does not accept, is lost: it is counted, and told, under `FILTER_CHANGED`. So is one that a filter between
+  the two did not accept, unless a reading with that filter counted it.
 - Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened
   the range.
 """
@@ -217,22 +218,41 @@ class OwnLog:
 
     def is_for(self, state: SubscriptionState, record: Append, now: float, *, counts: bool = False) -> bool:
         """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its
-        filter cannot accept it, or accepts it no longer."""
+        filter cannot accept it, or it accepts it no longer."""
         event, offset, cursor = record.event, record.offset, state.own
         if self._has_ended(offset, now):
             return False
         if accepts(state.filter, event):
             if self._index.is_superseded(offset):  # a subscription that wants such events was owed it before
-                return not state.options.superseding and cursor.has_right(event, offset, -inf)
-            is_available = record.ends_at > state.since and state.options.replay
-            return is_available or cursor.has_right(event, offset, record.ends_at)
-        unknown = counts and is_unknown(state.filter, event)
-        if (unknown or (counts and cursor.rights)) and not state.was_delivered(cursor, event, offset):
-            if unknown:
+                is_for = not state.options.superseding and cursor.has_right(event, offset, -inf)
+            else:
+                is_available = record.ends_at > state.since and state.options.replay
+                is_for = is_available or cursor.has_right(event, offset, record.ends_at)
+            if is_for:
+                return True
+        elif counts and is_unknown(state.filter, event):
+            if not state.was_delivered(cursor, event, offset):
                 self._losses.count_over_budget(state, now)
-            elif any(right.gives(event, offset, record.ends_at) for right in cursor.rights):
-                self._losses.count_lost(state, event, FILTER_CHANGED, now)
+            return False
+        if counts and cursor.rights and self.gave_up(state, record, now):
+            self._losses.count_lost(state, event, FILTER_CHANGED, now)
         return False
+
+    def gave_up(self, state: SubscriptionState, record: Append, now: float) -> bool:
+        """Did the subscription, by a change of its filter that is not counted, give up this entry, which is
+        not for it?"""
+        event, offset, cursor = record.event, record.offset, state.own
+        if offset < cursor.recounted or self._has_ended(offset, now):
+            return False
+        gave_up = any(right.gave_up(event, offset, record.ends_at) for right in cursor.rights)
+        return gave_up and not state.was_delivered(cursor, event, offset)
+
+    def count_given_up(self, state: SubscriptionState, offset: int, now: float) -> None:
+        """Count an entry as lost that the subscription gave up, before its replay reads it."""
+        entry = self._index.entries.get(offset)
+        if entry is not None and not expired(entry, now):
+            event = Event(source=entry.source, id=entry.id)
+            self._losses.count_lost(state, event, FILTER_CHANGED, now)
 
     def _has_ended(self, offset: int, now: float) -> bool:
         """Superseded, or expired."""
