@@ -35,10 +35,22 @@ DELIVERY_DEFECTS = (
     Defect("runtime/connection.py", "        if self.visit is not None:\n            self.hold(",
         "        if True:\n            self.hold(", by=("tests/unit/runtime/test_write_buffer.py",)),
     # no right to events that come while what an earlier filter left is read
-    Defect("protocol/delivery/replay.py", "start=owed[-1].stop, keep_from=first)",
-        "start=None, keep_from=first)", by=FILTERS),
+    Defect("protocol/delivery/replay.py", "start=owed.stop, keep_from=", "start=None, keep_from=",
+        by=FILTERS),
     # a new filter without replay forgets what was owed under the one before
-    Defect("protocol/delivery/replay.py", "min(first, owed[-1].stop)", "owed[-1].stop", by=FILTERS),
+    Defect("protocol/delivery/cursor.py", "begin = min(self.first, self.stop)", "begin = self.stop",
+        by=FILTERS),
+    # a new filter without replay gives up the available events of other logs
+    Defect("protocol/delivery/cursor.py", "return min(begin, self.unsettled) if any(right.since < inf for "
+        "right in self.ranges) else begin", "return begin", by=FILTERS),
+    # the origin is asked for what came since alone
+    Defect("protocol/delivery/sources.py", "min([state.since_available, *[right.since for right in rights]])",
+        "state.since_available", by=FILTERS),
+    # an available event is for the filter that asked for it alone
+    Defect("protocol/delivery/sources.py", "envelope.offset or 0, inf if is_available else -inf)",
+        "envelope.offset or 0, -inf)", by=FILTERS),
+    # a restart forgets that available events are owed
+    Defect("protocol/delivery/rows.py", "since = self.since or [", "since = [", by=FILTERS),
     # a subscription that took another filter without replay began never
     Defect("protocol/delivery/registry.py", "        state.since = now\n",
         "        state.since = now if message.options.replay else float('inf')\n", by=FILTERS),

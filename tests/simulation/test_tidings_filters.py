@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tidings.model.event import FOREVER
 from tidings.protocol import inputs as ins
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
@@ -15,13 +16,13 @@ BEFORE, AFTER = 12, 24  # events with x up to here are published under the first
 NARROWER, WIDER = "x >= 0 AND x % 2 = 0", "x >= -5"
 
 
-def left_behind() -> World:
+def left_behind(*, replay: bool = True) -> World:
     """b0 - b1. A durable subscription at b1 was left with events of b0's log that it did not take."""
     world = World("tidings", line(2), settings=SimulationSettings(check=True))
     world.add_client("d", "b1")
     world.add_client("p", "b0")
     world.run(1.0)
-    world.subscribe("d", "n", "x >= 0", durable=True)
+    world.subscribe("d", "n", "x >= 0", durable=True, replay=replay)
     world.run(2.0)
     leave(world)
     world.run(3.0)
@@ -67,6 +68,15 @@ def test_events_before_and_after_another_filter_are_delivered(
     publish(world, range(BEFORE + 1, AFTER + 1))
     world.run(60.0)
     assert received(world) == wanted(filter)
+
+
+def test_events_that_came_under_a_filter_without_replay_are_owed_to_the_next_one() -> None:
+    world = left_behind(replay=False)
+    world.subscribe("d", "n", NARROWER, durable=True, queue=1, window=1, replay=False)
+    world.run(5.0)
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(60.0)
+    assert received(world) == wanted(NARROWER)
 
 
 @pytest.mark.parametrize("replay", [True, False])
@@ -132,6 +142,55 @@ def test_a_third_filter_gives_nothing_of_what_came_under_the_first_and_only_the_
     world.subscribe("d", "n", "x >= -6", durable=True)
     world.run(60.0)
     assert received(world) == [*range(1, BEFORE + 1)]
+
+
+def available_to(filter: str, *, queue: int) -> World:
+    """b0 - b1. Events of b0's log were available to a durable subscription at b1, which settled none of them
+    before its client left."""
+    world = World("tidings", line(2), settings=SimulationSettings(check=True))
+    world.add_client("d", "b1")
+    world.add_client("p", "b0")
+    world.run(1.0)
+    for x in range(1, BEFORE + 1):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(2.0)
+    world.subscribe("d", "n", filter, durable=True, queue=queue, window=1, auto=False)
+    world.run(3.0)
+    leave(world)
+    world.run(4.0)
+    return world
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("queue", [1, 100])  # a part of the log was read, or all of it
+def test_available_events_of_another_log_are_owed_to_a_filter_without_replay(
+    queue: int, restarts: bool
+) -> None:
+    """In the log of its own broker they were delivered; of other logs it began at their end."""
+    world = available_to("x >= 0", queue=queue)
+    world.subscribe("d", "n", NARROWER, durable=True, queue=1, window=1, replay=False, auto=False)
+    world.run(5.0)
+    leave(world)
+    world.run(6.0)
+    if restarts:
+        world.simulation.crash("b1")
+        world.run(7.0)
+        world.simulation.restart("b1")
+    world.run(12.0)
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(13.0)
+    world.subscribe("d", "n", WIDER, durable=True, replay=False)
+    world.run(60.0)
+    assert received(world) == [*range(2, BEFORE + 1, 2), *range(BEFORE + 2, AFTER + 1, 2)]
+
+
+def test_a_filter_without_replay_asks_for_no_available_event_that_only_it_accepts() -> None:
+    world = available_to(NARROWER, queue=1)
+    world.subscribe("d", "n", WIDER, durable=True, replay=False)
+    world.run(12.0)
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(60.0)
+    assert received(world) == [*range(2, BEFORE + 1, 2), *range(BEFORE + 1, AFTER + 1)]
 
 
 def test_a_cursor_that_an_earlier_version_left_without_a_beginning_has_one_again() -> None:

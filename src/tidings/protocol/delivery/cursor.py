@@ -27,6 +27,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -94,6 +95,29 @@ class EarlierRange(msgspec.Struct, array_like=True, frozen=True):
         return msgspec.structs.replace(
             self, filters=(*self.filters, filter), counted=(*unknown, *self.counted, counted)
         )
+
+
+class OwedRanges(NamedTuple):
+    """Ranges of a log that a subscription is owed when it takes another filter; the last is of the filter
+    before."""
+
+    ranges: Sequence[EarlierRange]
+    unsettled: int  # the first offset of the log that is not settled
+
+    @property
+    def first(self) -> int:
+        return min(right.start for right in self.ranges)
+
+    @property
+    def stop(self) -> int:
+        return self.ranges[-1].stop
+
+    @property
+    def begin(self) -> int:
+        """The first offset that holds an owed event; before the ranges, one that was available to an earlier
+        filter."""
+        begin = min(self.first, self.stop)
+        return min(begin, self.unsettled) if any(right.since < inf for right in self.ranges) else begin
 
 
 class PendingLiveEvent(NamedTuple):

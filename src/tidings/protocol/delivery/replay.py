@@ -23,7 +23,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.availability.progress import LogProgress
-from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, EarlierRange, PendingLiveEvent, ReadPage
+from tidings.protocol.delivery.cursor import (
+    LIVE,
+    REPLAYING,
+    Cursor,
+    EarlierRange,
+    OwedRanges,
+    PendingLiveEvent,
+    ReadPage,
+)
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.log_index import LogIndex
@@ -132,17 +140,18 @@ class LogReplay:
             if log != state.own.log:
                 self.other_cursor(state, log, offset + 1, start=offset + 1, keep_from=offset + 1)
 
-    def rights(self, state: SubscriptionState) -> dict[str, list[EarlierRange]]:
+    def rights(self, state: SubscriptionState) -> dict[str, OwedRanges]:
         """By log: the ranges that a durable subscription is owed, before it takes another filter."""
         filter, owed = state.filter, {}
         for cursor in state.cursors if state.durable else ():
             rights = [right for right in cursor.rights if right.stop > cursor.low_water]
             kept = [right.narrowed(filter, cursor.counted_below) for right in rights]
             start, stop = max(cursor.needs_from(), cursor.start or 0), cursor.least_end()
-            owed[cursor.log] = [*kept, EarlierRange((filter,), state.since_available, start, stop)]
+            ranges = [*kept, EarlierRange((filter,), state.since_available, start, stop)]
+            owed[cursor.log] = OwedRanges(ranges, cursor.low_water)
         return owed
 
-    def restart(self, state: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
+    def restart(self, state: SubscriptionState, rights: dict[str, OwedRanges], now: float) -> None:
         """The subscription has another filter: read in the own log what it may want now, and what it was owed
         before. The replay begins first, so that its entries are pinned when what was owed under the old
         filter is released."""
@@ -150,22 +159,22 @@ class LogReplay:
         cursor.start = cursor.keep_from = cursor.end
         cursor.next = cursor.first = self._index.first_offset
         cursor.recounted = 0
-        cursor.rights = rights.pop(cursor.log, ())
+        owed = rights.pop(cursor.log, None)
+        cursor.rights = () if owed is None else owed.ranges
         self.begin(state, now)
         self._dispatcher.clear(state, now)
         cursor.progress = LogProgress(received=cursor.first)
 
-    def reopen(self, state: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
+    def reopen(self, state: SubscriptionState, rights: Mapping[str, OwedRanges]) -> None:
         """`restart` in the logs of other brokers. The present filter begins where the range of the one before
         it ends, so that no offset is in neither; also in a log that was not found again after a restart."""
         for cursor in state.others.values():
             cursor.source.stop(state, cursor)
         state.others = NOTHING
         for log, owed in rights.items():
-            first = min(right.start for right in owed)
-            begin = 1 if state.options.replay else min(first, owed[-1].stop)
-            cursor = self.other_cursor(state, log, begin, start=owed[-1].stop, keep_from=first)
-            cursor.rights = owed
+            begin = 1 if state.options.replay else owed.begin
+            cursor = self.other_cursor(state, log, begin, start=owed.stop, keep_from=owed.first)
+            cursor.rights = owed.ranges
         self._open_others(state)
 
     def stop(self, state: SubscriptionState) -> None:

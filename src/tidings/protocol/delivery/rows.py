@@ -50,13 +50,16 @@ class CursorRow(msgspec.Struct, array_like=True, frozen=True):
     hold: int | None = None
     rights: list[DeliveredRange] = []
     narrowed: list[list[Filter]] = []  # for each of `rights`: the filters that were taken since then
+    since: list[float] = []  # for each of `rights`: from when on available events are owed; infinite: none
 
     def ranges(self) -> list[EarlierRange]:
-        """`rights` with all their filters; a row of an earlier version holds the first filter alone."""
+        """`rights` with all their filters; a row of an earlier version holds the first filter alone, or no
+        right to available events."""
         later = self.narrowed or [[] for _ in self.rights]
+        since = self.since or [inf] * len(self.rights)
         return [
-            EarlierRange((span.filter, *filters), inf, span.start, span.stop)
-            for span, filters in zip(self.rights, later, strict=True)
+            EarlierRange((span.filter, *filters), began, span.start, span.stop)
+            for span, filters, began in zip(self.rights, later, since, strict=True)
         ]
 
 
@@ -122,7 +125,8 @@ def cursor_row(cursor: Cursor) -> CursorRow:
     rights = [right for right in cursor.rights if right.stop > cursor.low_water]
     spans = [DeliveredRange(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
     narrowed = [list(right.filters[1:]) for right in rights]
-    return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans, narrowed)
+    hold, since = cursor.keep_from - 1, [right.since for right in rights]
+    return CursorRow(cursor.progress, cursor.first, cursor.start, hold, spans, narrowed, since)
 
 
 def read_delivered(encoded: bytes) -> DeliveredRanges:

@@ -13,7 +13,7 @@ Rules
   does not accept, is lost: it is counted, and told, under `FILTER_CHANGED`. So is one that a filter between
   the two did not accept, unless a reading with that filter counted it.
 - Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened
-  the range.
+  the range. An event that was available to an earlier filter is owed while its lifetime lasts.
 """
 
 from __future__ import annotations
@@ -273,9 +273,11 @@ class OtherLogs:
         return True  # the origin keeps what was not acknowledged, and its last page says where the log ends
 
     def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
-        start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
+        rights = cursor.rights
+        start = min(right.start for right in rights) if rights else cursor.start
         superseding = state.options.superseding or not state.durable
-        since = state.since if start is None else state.since_available
+        available = min([state.since_available, *[right.since for right in rights]])
+        since = state.since if start is None else available
         wanted = ReadRequest(state.filter, cursor.next - 1, start, since, limit, superseding)
         then = partial(self._on_page, cursor, state.options.replay, then)
         reading = self._ports.logs.read(cursor.log, wanted, then, now)
@@ -292,10 +294,10 @@ class OtherLogs:
         then(ReadPage(items, page.upto + 1, page.is_last), now)
 
     def _is_for(self, cursor: Cursor, envelope: Envelope, replays: bool) -> bool:
-        is_available = replays and envelope.remaining > 0 and SUPERSEDED not in envelope.headers
-        if is_available or not cursor.rights:
+        is_available = envelope.remaining > 0 and SUPERSEDED not in envelope.headers
+        if (replays and is_available) or not cursor.rights:
             return envelope.offset is not None
-        return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
+        return cursor.has_right(envelope.event, envelope.offset or 0, inf if is_available else -inf)
 
     def stop(self, state: SubscriptionState, cursor: Cursor) -> None:
         if cursor.reading:

@@ -228,13 +228,13 @@ class Observer:
         self.received.setdefault(id, {})
 
     def asks(self, id: str, filter: Filter, replay: bool, is_quiet: bool = False) -> int:
-        """Its client asks for it with this filter; the number of the stage that begins. What the filter
-        gives up is owed no longer."""
+        """Its client asks for it with this filter; the number of the stage that begins. What the filter does
+        not accept is owed no longer."""
         standing = self.standing[id]
         now = self._world.simulation.now
         standing.stages.append(FilterStage(filter, replay, now, is_quiet=is_quiet))
         for identity, waiting in self.owed.items():
-            if id in waiting and not self._is_owed(id, standing, identity, self.acked[identity]):
+            if id in waiting and standing.forgoes(self.acked[identity]):
                 waiting.remove(id)
         return len(standing.stages) - 1
 
@@ -246,7 +246,7 @@ class Observer:
             stage.answered = self._world.simulation.now
             if stage.replay:
                 for identity, event in self.acked.items():
-                    if standing.is_available(event, self._is_at_home(standing, identity)):
+                    if standing.is_available(event):
                         self._owe(id, standing, identity)
 
     def gave_back(self, id: str, identities: Iterable[Identity], behind: Iterable[Identity]) -> None:
@@ -270,13 +270,8 @@ class Observer:
             and identity not in self._lost
             and identity not in self.received[id]
             and (identity not in self._newer or not standing.superseding)
-            and standing.owes(
-                event, self._published_at.get(identity, 0.0), self._is_at_home(standing, identity)
-            )
+            and standing.owes(event, self._published_at.get(identity, 0.0))
         )
-
-    def _is_at_home(self, standing: OwedSubscription, identity: Identity) -> bool:
-        return standing.home in self._copies.get(identity, ())
 
     def _check_kept(self, identity: Identity, happening: str) -> None:
         if not self._copies.get(identity) and not self._is_in_tails(identity):

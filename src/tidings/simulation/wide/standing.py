@@ -8,7 +8,7 @@ Rules
   still match with an earlier one, back to the last that was settled.
 - *Owed* as well: an event without a key that lives forever and that is accepted by a filter with replay, and
   by every later one. A filter without replay gives up the available events that it accepts, unless they are
-  owed already and in the log of the subscription's home (`docs/reliability.md` says so of other logs).
+  owed already.
 - *Allowed*: an event that the present filter accepts and to which it, or one before it, had a right; each
   filter since then accepts the event too. A right is to what is published while a filter holds, and with
   replay to what is available. Amid faults a broker may not know yet what another one accepted, and takes it
@@ -49,11 +49,11 @@ class OwedSubscription(msgspec.Struct):
     is_standing: bool = True  # False from the loss of its only copy until the faults are over
     doubtful: set[tuple[str, str]] = set()  # committed, but only the broker at home knows it
 
-    def owes(self, event: Event, published: float, is_at_home: bool) -> bool:
-        """Is an acknowledged event owed that was published then? `is_at_home`: the log there has it."""
+    def owes(self, event: Event, published: float) -> bool:
+        """Is an acknowledged event owed that was published then?"""
         if all(accepts(stage.filter, event) for stage in self.stages[self._first(published) :]):
             return True
-        return self.is_available(event, is_at_home)
+        return self.is_available(event)
 
     def _first(self, published: float) -> int:
         """The first stage by which a broker may have matched an event that was published then."""
@@ -65,7 +65,7 @@ class OwedSubscription(msgspec.Struct):
             first -= 1
         return first
 
-    def is_available(self, event: Event, is_at_home: bool) -> bool:
+    def is_available(self, event: Event) -> bool:
         """Does the event live forever, and is it owed because a filter asked for what is available?"""
         is_owed = False
         if event.lifetime != FOREVER or event.key is not None:
@@ -74,11 +74,15 @@ class OwedSubscription(msgspec.Struct):
             if not accepts(stage.filter, event):
                 is_owed = False
             elif not stage.replay:
-                if not (is_owed and is_at_home):
+                if not is_owed:
                     return False  # it was given up
             elif stage.answered is not None:
                 is_owed = True
         return is_owed
+
+    def forgoes(self, event: Event) -> bool:
+        """Does the present filter give up an event that was owed?"""
+        return not accepts(self.stages[-1].filter, event)
 
     def forbids(self, event: Event, number: int, published: float, acknowledged: float | None) -> str:
         """Why an event must not come to a listener of this stage; empty: it may."""

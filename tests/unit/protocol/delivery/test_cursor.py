@@ -147,13 +147,14 @@ def test_a_row_holds_all_filters_of_a_range_and_one_of_an_earlier_version_is_rea
     first, second, third = (parse_filter(text) for text in ("x > 0", "x > 1", "x > 2"))
     cursor.rights = [
         EarlierRange((first, second), float("inf"), 4, 6),
-        EarlierRange((third,), float("inf"), 6, 9),
+        EarlierRange((third,), 12.5, 6, 9),
     ]
     encoded = msgspec.msgpack.encode(cursor_row(cursor))
     assert msgspec.msgpack.decode(encoded, type=CursorRow).ranges() == cursor.rights
     earlier = msgspec.msgpack.encode(msgspec.msgpack.decode(encoded)[:5])
     ranges = msgspec.msgpack.decode(earlier, type=CursorRow).ranges()
     assert [(each.filters, each.start, each.stop) for each in ranges] == [((first,), 4, 6), ((third,), 6, 9)]
+    assert [each.since for each in ranges] == [float("inf"), float("inf")]
 
 
 def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_its_replay() -> None:
