@@ -1,4 +1,4 @@
-"""Seed n of the campaign: which system it tries, with at least ten faults, and what came of it.
+"""Seed n of the campaign: which system it tries, how many faults act, and what came of it.
 
 Nine of ten seeds are of the wide world (two thirds `tidings`, one third `tidings-group`); the tenth is of
 another system, each kind in its turn. A function of a module with one argument, so that a sweep can run it on
@@ -15,7 +15,6 @@ from tests.simulation._swapping import Restless
 from tests.simulation._wide import run as run_wide
 
 from tidings.simulation.experiment import ExperimentOutcome, run_experiment
-from tidings.simulation.wide.drawing import LEAST
 from tidings.testing.seeds import NO_CRASH, run_seed
 
 WIDE = "wide"
@@ -38,8 +37,6 @@ def campaign_seed(number: int) -> dict[str, Any]:
 def _wide(seed: int) -> dict[str, Any]:
     seen = run_wide(seed)
     broken = {"promise": f"seed {seed}: {seen.broken}"} if seen.broken else {}
-    if sum(seen.faults.values()) < LEAST:
-        broken["faults"] = f"seed {seed}: {seen.faults}"
     return {"system": seen.system, "faults": sum(seen.faults.values()), "met": seen.met, "broken": broken}
 
 

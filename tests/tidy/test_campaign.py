@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from scripts.judged_code import closure, normalised
-from scripts.soak import PARTS, RECORD, keep_figures, others_below
+from scripts.soak import PARTS, RECORD, judged_seeds, keep_figures, others_below
 from tests.resume import passed, wanted
 from tests.simulation._campaign import campaign_seed
 from tests.tidy._sources import ROOT
+
+from tidings.pipeline.sweeps import Done
 
 
 def test_every_long_test_belongs_to_a_part() -> None:
@@ -95,6 +97,19 @@ def test_each_kind_of_seed_of_the_campaign_runs(number: int) -> None:
     seen = campaign_seed(number)
     assert seen["faults"] >= 10
     assert not seen["broken"]
+
+
+def test_the_seeds_pass_with_a_calm_one_and_not_when_one_is_broken_or_most_are_calm() -> None:
+    def seeds(*faults: int, broken: bool = False) -> list[Done]:
+        stories = {"promise": "why"} if broken else {}
+        common = {"kind": "wide", "system": "tidings", "broken": stories}
+        each = [{**common, "faults": count} for count in faults]
+        return [Done((number,), result, None, 0.0) for number, result in enumerate(each)]
+
+    assert judged_seeds(seeds(*[10] * 19, 9))["passed"]
+    assert not judged_seeds(seeds(*[10] * 20, broken=True))["passed"]
+    assert not judged_seeds(seeds(*[10] * 10, *[9] * 10))["passed"]
+    assert not judged_seeds([])["passed"]
 
 
 def test_code_of_a_part_follows_imports_and_not_comments() -> None:
