@@ -216,7 +216,8 @@ def paho(tree: Path, only: str) -> list[dict[str, str]]:
         )
         try:
             assert broker.stdout is not None
-            assert broker.stdout.readline() == "serving\n"
+            if (stated := broker.stdout.readline()) != "serving\n":
+                raise SystemExit(f"the stand-in of a broker did not start: {stated!r}")
             done = subprocess.run(
                 [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb=line", "-k",
                     only or "test"],

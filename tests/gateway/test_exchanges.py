@@ -114,6 +114,18 @@ def test_a_file_that_has_grown_too_large_is_written_anew(
     run(story())
 
 
+def test_a_line_that_comes_while_the_file_closes_is_written(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal, late = opened(tmp_path, "s"), []
+        first = journal.append("s", ("left", "early"))
+        first.add_done_callback(lambda _: late.append(journal.append("s", ("left", "late"))))
+        await journal.close()
+        assert [line.done() for line in late] == [True]
+        assert b"late" in (tmp_path / exchanges.FILE).read_bytes()
+
+    run(story())
+
+
 def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")

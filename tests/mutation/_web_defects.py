@@ -95,4 +95,8 @@ WEB = (
     # a search shows subscriptions of others to those who may see their own alone
     Defect("runtime/observing.py", "        if not (view.is_whole or view.subscription(id)):\n",
         "        if False:\n", by=("tests/unit/runtime/test_administration.py",)),
+    # the journal of exchanges closes before a line that comes meanwhile
+    Defect("gateway/mqtt/exchanges.py", "        while self._syncing is not None:\n            await",
+        "        if self._syncing is not None:\n            await",
+        by=("tests/gateway/test_exchanges.py",)),
 )  # fmt: skip

@@ -73,6 +73,11 @@ class World:
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
+        if settings is not None and settings.check and not __debug__:
+            raise SettingsError(
+                "invariants are assertions, which `python -O` leaves out",
+                hint="run it without -O and PYTHONOPTIMIZE, or without the check of every step",
+            )
         self.simulation = (BrokerLifetimes if self.system.roams else Simulation)(seed, settings)
         self.rows: list[Row] = []
         self.applications: dict[str, Application] = {}

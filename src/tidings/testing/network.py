@@ -60,10 +60,15 @@ class RawClient:
         """Past the handshake and the hello."""
         raw = await cls.to(server)
         raw.send(OpenSession("client", name, mechanism="anonymous"))
-        assert isinstance(await raw.receive(), SessionOpened)
+        await raw._expect(SessionOpened)
         raw.send(msg.Hello(name, "i"))
-        assert isinstance(await raw.receive(), msg.Welcome)
+        await raw._expect(msg.Welcome)
         return raw
+
+    async def _expect(self, kind: type[msg.Message]) -> None:
+        answer = await self.receive()
+        if not isinstance(answer, kind):  # no assert: the answer has to be read with `python -O` too
+            raise AssertionError(f"a {kind.__name__} was expected, not {answer!r}")
 
     def send(self, *messages: msg.Message) -> None:
         self.writer.write(b"".join(CODEC.encode(message) for message in messages))

@@ -68,7 +68,8 @@ class Process:
         """Until it says so on standard error."""
         seen = threading.Event()
         while not any(words in line for line in list(self.said)):
-            assert self.process.poll() is None, self.said
+            if self.process.poll() is not None:  # no assert: `python -O` would wait for ever
+                raise AssertionError(self.said)
             seen.wait(0.01)
 
 

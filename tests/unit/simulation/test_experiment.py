@@ -60,6 +60,24 @@ def test_a_replay_does_not_depend_on_the_process() -> None:
     assert len(printed.pop().split()) == 3
 
 
+UNCHECKED = """
+from tidings.errors import SettingsError
+from tidings.simulation.experiment import Experiment, run_experiment
+try:
+    run_experiment(Experiment(system="siena", brokers=2, check=True))
+except SettingsError as error:
+    print(error)
+"""
+
+
+def test_invariants_are_not_passed_over_without_assertions() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", UNCHECKED], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert "python -O" in done.stdout, done.stderr
+
+
 def test_the_outcome_counts_what_happened() -> None:
     rows: list[Row] = []
     outcome = run_experiment(small("network-of-servers", overlay="ring"), on_row=rows.append)

@@ -313,9 +313,11 @@ class ExchangeJournal:
             self._syncing = asyncio.create_task(self._sync(), name="mqtt exchanges")
 
     async def close(self) -> None:
-        if self._syncing is not None:
-            await self._syncing
+        """Close the file when every line is on the disk, also one that comes while this waits."""
         self.flush()
+        while self._syncing is not None:
+            await self._syncing
+            self.flush()
         if self._file is not None:
             os.close(self._file)
             self._file = None
