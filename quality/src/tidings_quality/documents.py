@@ -18,7 +18,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, TreeBuilder, indent, tostring
+from xml.etree.ElementTree import (  # nosec B405 # builds documents, parses none
+    Element,
+    SubElement,
+    TreeBuilder,
+    indent,
+    tostring,
+)
 from xml.parsers import expat
 
 import msgspec

@@ -240,7 +240,7 @@ class WebhookWorker:
                 self._refused += 1
                 await self._listener.nack()
                 return True
-            await asyncio.sleep(wait if wait is not None else pause * random.uniform(0.5, 1.5))
+            await asyncio.sleep(wait if wait is not None else pause * random.uniform(0.5, 1.5))  # noqa: S311 - a pause
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _try(self, http: Any, event: Event) -> tuple[int, float | None]:

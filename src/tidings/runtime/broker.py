@@ -126,7 +126,7 @@ class EmbeddedBroker:
         self.call_timeout = call_timeout
         self._path = path
         self._record = record
-        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)  # noqa: S311 - names and pauses
         self._clock = clock or RealClock()
         self._settings = settings
         self._driver: Driver | None = None

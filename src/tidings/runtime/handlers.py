@@ -124,7 +124,7 @@ class EventHandler:
         self.listener: Listener[Any] | None = None
         self._bus = bus
         self._make = make
-        self._rng = Random()
+        self._rng = Random()  # noqa: S311 - pauses
         self._workers: list[asyncio.Task[None]] = []
         self._busy: set[asyncio.Task[Any]] = set()  # workers that call the function
         self._stopping = asyncio.Event()

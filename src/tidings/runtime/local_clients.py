@@ -255,7 +255,7 @@ class LocalClients:
         self._principal = principal
         self._local_clients: dict[str, tuple[Driver, LocalClient, LocalChannel]] = {}
         self._names = 0
-        self._rng = Random(SystemRandom().getrandbits(64))
+        self._rng = Random(SystemRandom().getrandbits(64))  # noqa: S311 - seeds of clients
 
     @property
     def limits(self) -> ResourceLimits:
@@ -268,7 +268,7 @@ class LocalClients:
     async def join(self, client: str, on_effect: EffectHandler, watch: Watch) -> str:
         self._names += 1
         address = f"{client}#{self._names}"
-        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
+        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)  # noqa: S311 - names
         driver = Driver(client, machine, self._host.clock, record=_nothing, on_effect=on_effect, timed=False)
         channel = LocalChannel(machine)
         passes_by = channel.receive

@@ -485,7 +485,7 @@ class RemoteBroker:
     ) -> None:
         self._addresses = addresses
         self._recorder = recorder_of(record)
-        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)  # noqa: S311 - names and pauses
         self._clock = clock or RealClock()
         self._settings = settings or RemoteSettings()
         self.call_timeout = self._settings.call_timeout
@@ -505,7 +505,7 @@ class RemoteBroker:
             watch=watch,
             record=None if self._recorder is None else self._recorder.record,
             clock=self._clock,
-            rng=Random(self._rng.getrandbits(64)),
+            rng=Random(self._rng.getrandbits(64)),  # noqa: S311 - names
             settings=self._settings,
             network=self._network,
             credentials=self._credentials,

@@ -141,7 +141,7 @@ class Server:
         self._delivery, self._authenticator = delivery or DeliverySettings(), authenticator or LoopbackOnly()
         self._guard, self._credentials = guard, credentials or NoCredentials()
         self._tls, self._join_tls, self._record = tls, join_tls, record
-        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)  # noqa: S311 - names and draws
         self._clock = clock or RealClock()
         self._tap, self._limits, self._wants_datagrams = tap, limits, datagrams
         self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}

@@ -26,7 +26,7 @@ class ProofMethod(StrEnum):
 
     ANONYMOUS = "anonymous"
     SCRAM = "scram-sha-256"
-    TOKEN = "token"  # noqa: S105 - a word, no secret
+    TOKEN = "token"  # nosec B105 # noqa: S105 - a word, no secret
     CERTIFICATE = "certificate"
     EMBEDDED = "embedded"  # in the broker's own process
 

@@ -182,7 +182,7 @@ class Bridge:
                 log.warning("%s: %s; it is tried again", name, error)
             if self.carried[name] > before:
                 pause = 0.5
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - a pause
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _inward(self, route: RouteSettings, name: str) -> None:
