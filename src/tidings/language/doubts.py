@@ -3,15 +3,17 @@
 Rules
 - A doubt is about the normal form, so it does not matter how the filter was made; its place is looked up
   in the text, where there is one.
-- Kinds are judged where they are certain: of literals, of what is computed, and of the event's own `id`,
-  `source`, `type`, `topic` and `time`. An attribute may hold any kind.
+- Kinds are judged where they are certain: of literals, of what is computed, of the event's own `id`,
+  `source`, `type`, `topic` and `time`, and of the attributes whose kind the caller knows from a class. Any
+  other attribute may hold any kind.
 - Only the dialect `tidings` has doubts: CESQL casts where kinds differ.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -30,6 +32,8 @@ from tidings.model.value import Kind, kind_of
 
 _FOREIGN_WILDCARD = re.compile(r"(?:^|[./])(?:\*\*?|>)(?:$|[./])")
 _OWN = dict.fromkeys(("id", "source", "type", "topic"), Kind.STRING) | {"time": Kind.TIME}
+_UNKNOWN: Mapping[str, Kind] = MappingProxyType({})
+_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 _RETURNS = {
     STRING: Kind.STRING,
     INTEGER: Kind.NUMBER,
@@ -54,7 +58,7 @@ _WORDS = {
 class Doubt(msgspec.Struct, frozen=True):
     """One doubt: what is doubtful, what to write instead, and where it stands in the text."""
 
-    code: str  # never | kinds | chain | name | attribute | wildcard
+    code: str  # never | kinds | chain | name | attribute | wildcard; by class field | list | value | envelope
     message: str
     hint: str
     about: tuple[str, ...] = ()  # the name or text that it speaks of
@@ -64,20 +68,24 @@ class Doubt(msgspec.Struct, frozen=True):
         return f"{self.message} ({self.hint})"
 
 
-def doubts_of(filter: Filter, *, known: Collection[str] | None = None) -> list[Doubt]:
-    """The doubts about a filter; `known` are names of attributes that events are known to have."""
+def doubts_of(
+    filter: Filter, *, known: Collection[str] | None = None, kinds: Mapping[str, Kind] = _UNKNOWN
+) -> list[Doubt]:
+    """The doubts about a filter; `known` are names of attributes that events are known to have, `kinds` those
+    whose values are known to be of one kind."""
     if filter.dialect != TIDINGS:
         return []
     if filter.is_never_true:
         return [Doubt("never", "the filter can never be true", "look for conditions that exclude each other")]
     found: dict[str, Doubt] = {}
+    own = {**kinds, **_OWN}
     for conjunction in filter.conjunctions:
         for constraint in conjunction.constraints:
-            for warning in _of_constraint(constraint):
+            for warning in _of_constraint(constraint, own):
                 found.setdefault(warning.message, warning)
         for residual in conjunction.residuals:
             for node in walk(residual):
-                for warning in _of_node(node, known):
+                for warning in _of_node(node, known, own):
                     found.setdefault(warning.message, warning)
     positions = _places(filter.text) if found else []
     return [msgspec.structs.replace(warning, offset=_find(warning, positions)) for warning in found.values()]
@@ -92,7 +100,7 @@ def refuse_doubtful(filter: Filter, *, known: Collection[str] | None = None) -> 
 # constraints: on one attribute
 
 
-def _of_constraint(constraint: c.Constraint) -> Iterator[Doubt]:
+def _of_constraint(constraint: c.Constraint, kinds: Mapping[str, Kind]) -> Iterator[Doubt]:
     name = constraint.attribute
     texts = [value for value in _values(constraint) if isinstance(value, str)]
     if name == "topic":
@@ -103,7 +111,7 @@ def _of_constraint(constraint: c.Constraint) -> Iterator[Doubt]:
         yield Doubt(
             "wildcard", "LIKE takes + and # of a topic as they are; its wildcards are % and _", hint, (name,)
         )
-    own = _OWN.get(name)
+    own = kinds.get(name)
     wanted = _kind_wanted(constraint)
     if own is not None and wanted is not None and wanted is not own:
         yield _kinds(name, own, wanted, texts, (name,))
@@ -142,12 +150,12 @@ def _kind_wanted(constraint: c.Constraint) -> Kind | None:
 # residuals: what is computed, and attributes against attributes
 
 
-def _kind(node: e.Expression) -> Kind | None:
+def _kind(node: e.Expression, kinds: Mapping[str, Kind]) -> Kind | None:
     """The kind of an expression's value, when it is certain."""
     if isinstance(node, e.Literal):
         return kind_of(node.value)
     if isinstance(node, e.Attribute):
-        return _OWN.get(node.name)
+        return kinds.get(node.name)
     if isinstance(node, e.Arithmetic | e.Negate):
         return Kind.NUMBER
     if isinstance(node, e.Call):
@@ -155,7 +163,7 @@ def _kind(node: e.Expression) -> Kind | None:
     return Kind.BOOL if isinstance(node, _CONDITIONS) else None
 
 
-def _of_node(node: e.Expression, known: Collection[str] | None) -> Iterator[Doubt]:
+def _of_node(node: e.Expression, known: Collection[str] | None, kinds: Mapping[str, Kind]) -> Iterator[Doubt]:
     if isinstance(node, e.Compare):
         pairs = [(node.left, node.right)]
     elif isinstance(node, e.In):
@@ -168,14 +176,16 @@ def _of_node(node: e.Expression, known: Collection[str] | None) -> Iterator[Doub
         return
     ordered = isinstance(node, e.Between) or (isinstance(node, e.Compare) and node.op in _ORDER)
     for one, other in pairs:
-        yield from _of_pair(one, other, ordered)
+        yield from _of_pair(one, other, ordered, kinds)
     if isinstance(node, e.Compare | e.In) and not ordered:
         for one, other in pairs:
             yield from _of_names(one, other, known)
 
 
-def _of_pair(one: e.Expression, other: e.Expression, ordered: bool) -> Iterator[Doubt]:
-    kinds, about = (_kind(one), _kind(other)), _names(one, other)
+def _of_pair(
+    one: e.Expression, other: e.Expression, ordered: bool, known: Mapping[str, Kind]
+) -> Iterator[Doubt]:
+    kinds, about = (_kind(one, known), _kind(other, known)), _names(one, other)
     if ordered and Kind.BOOL in kinds:
         inner = one if kinds[0] is Kind.BOOL else other
         hint = "truth values have no order"
@@ -214,6 +224,14 @@ def _kinds(what: str, own: Kind, wanted: Kind, texts: list[str], about: tuple[st
         hint = f"write TIMESTAMP {print_value(day)}"
     elif Kind.TIME in (own, wanted) and Kind.STRING in (own, wanted):
         hint = "TIMESTAMP(text) reads a time from its text"
+    elif own is Kind.NUMBER and texts and _DECIMAL.fullmatch(texts[0]):
+        hint = f"write {texts[0]} without quotes"
+        if "." in texts[0]:
+            hint += f", or DECIMAL({print_value(texts[0])}) where the values are decimals"
+    elif own is Kind.BOOL:
+        hint = "write TRUE or FALSE, without quotes"
+    elif own is Kind.STRING and wanted is Kind.NUMBER:
+        hint = "a text stands in quotes"
     message = f"{what} is {_WORDS[own]} and is compared with {_WORDS[wanted]}: never true"
     return Doubt("kinds", message, hint, about)
 

@@ -1,29 +1,47 @@
-"""Doubts about a filter beside a class: names that the class does not have, and lists without ANY or ALL.
+"""Doubts about a filter beside a class: names that the class does not have, lists without ANY or ALL, values
+that its fields never have, and names of the envelope that are fields too.
 
 Rules
 - A doubt is a warning and never a refusal: an event may have more attributes than its class has fields.
 - Fields of known subclasses count, since a subscription to a class receives them too, and derived ones.
 - A hint that cannot be resolved, and one that admits any value, says nothing.
+- Kinds and values are those of the objects that a program publishes. JSON of other programs may have text
+  there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import date, datetime, time
+from decimal import Decimal
 from difflib import get_close_matches
+from enum import Enum, Flag
+from pathlib import PurePath
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from tidings.language.doubts import Doubt
 from tidings.language.lists import names_in
-from tidings.language.measure import children
+from tidings.language.measure import children, walk
+from tidings.language.printer import print_value
 from tidings.model import constraint as c
 from tidings.model import expression as e
 from tidings.model.fields import DATA, RESERVED, field_names, is_typed_mapping, takes_extra
-from tidings.model.filter import TIDINGS, Filter
+from tidings.model.filter import TIDINGS, Conjunction, Filter
 from tidings.model.typed import derived_names, is_event_class, known_types
+from tidings.model.value import Kind, kind_of
 
 _LISTS = (list, tuple, set, frozenset, Sequence, Set)
 _ANYTHING: Any = object()
+_KINDS: dict[Kind, tuple[type, ...]] = {  # of objects, as filters see their values
+    Kind.BOOL: (bool,),
+    Kind.NUMBER: (int, float, Decimal),
+    Kind.STRING: (str, UUID, time, PurePath),
+    Kind.TIME: (datetime, date),
+}
+_AS_TEXT = ("ipaddress", "pydantic_core")  # modules of values that are written as text
+SHOWN_CHOICES = 8  # that a doubt lists
 
 
 def class_doubts(filter: Filter, cls: type) -> list[Doubt]:
@@ -32,10 +50,12 @@ def class_doubts(filter: Filter, cls: type) -> list[Doubt]:
         return []
     found: dict[str, Doubt] = {}
     for conjunction in filter.conjunctions:
-        uses = [_of_constraint(each) for each in conjunction.constraints]
-        uses += [use for residual in conjunction.residuals for use in _of_residual(residual)]
-        for name, ranges in uses:
+        for name, ranges in _uses(conjunction):
             doubt = _doubt(cls, name, ranges)
+            if doubt is not None:
+                found.setdefault(doubt.message, doubt)
+        for name, value in _compared(conjunction):
+            doubt = _never_held(cls, name, value)
             if doubt is not None:
                 found.setdefault(doubt.message, doubt)
     return list(found.values())
@@ -48,9 +68,30 @@ def known_names(filter: Filter, cls: type) -> set[str]:
     return {name for name in named if _missing(cls, name) is None}
 
 
+def class_kinds(filter: Filter, cls: type) -> dict[str, Kind]:
+    """The kind of each name of the filter whose values, in objects of the class, are of one kind. A name that
+    stands for a list, without ANY or ALL, has none."""
+    kinds: dict[str, Kind] = {}
+    listed: set[str] = set()
+    for conjunction in filter.conjunctions:
+        for name, ranges in _uses(conjunction):
+            kind = _kind_at(cls, name)
+            if kind is not None:
+                kinds[name] = kind
+            if not ranges and _list_in(cls, name) is not None:
+                listed.add(name)
+    return {name: kind for name, kind in kinds.items() if name not in listed}
+
+
+def _uses(conjunction: Conjunction) -> list[tuple[str, bool]]:
+    """The names of a conjunction, and whether a list may stand there."""
+    uses = [_of_constraint(each) for each in conjunction.constraints if not isinstance(each, c.IsA)]
+    return uses + [use for residual in conjunction.residuals for use in _of_residual(residual)]
+
+
 def _of_constraint(constraint: c.Constraint) -> tuple[str, bool]:
     """The name, and whether a list may stand there."""
-    return constraint.attribute, isinstance(constraint, c.Exists | c.Missing | c.IsA)
+    return constraint.attribute, isinstance(constraint, c.Exists | c.Missing)
 
 
 def _of_residual(node: e.Expression, ranges: bool = False) -> Iterator[tuple[str, bool]]:
@@ -61,7 +102,110 @@ def _of_residual(node: e.Expression, ranges: bool = False) -> Iterator[tuple[str
         yield from _of_residual(child, ranges)
 
 
+def _compared(conjunction: Conjunction) -> Iterator[tuple[str, Any]]:
+    """Names, and the values that they are compared with for equality."""
+    for constraint in conjunction.constraints:
+        if isinstance(constraint, c.Equals):
+            yield constraint.attribute, constraint.value
+        elif isinstance(constraint, c.OneOf | c.NotOneOf):
+            yield from ((constraint.attribute, value) for value in constraint.values)
+    for node in (node for residual in conjunction.residuals for node in walk(residual)):
+        if isinstance(node, e.Compare) and node.op in ("=", "!="):
+            pairs = [(node.left, node.right), (node.right, node.left)]
+        elif isinstance(node, e.In):
+            pairs = [(node.operand, item) for item in node.items]
+        else:
+            continue
+        for one, other in pairs:
+            if isinstance(one, e.Attribute) and isinstance(other, e.Literal):
+                yield one.name, other.value
+
+
+def _never_held(cls: type, name: str, value: Any) -> Doubt | None:
+    """The doubt about a value that is none of those that a field chooses from."""
+    hints = _hints_at(cls, name)
+    choices = [choice for hint in hints for choice in _choices(hint) or ()]
+    if not choices or not all(map(_choices, hints)) or value in choices:
+        return None
+    if kind_of(value) not in {kind_of(choice) for choice in choices}:
+        return None  # said of kinds
+    meant = _meant(value, hints, choices)
+    listed = ", ".join(print_value(choice) for choice in choices[:SHOWN_CHOICES])
+    more = "" if len(choices) <= SHOWN_CHOICES else ", …"
+    hint = f"did you mean {print_value(meant)}?" if meant is not None else f"its values: {listed}{more}"
+    return Doubt("value", f"{name} of {cls.__name__} is never {print_value(value)}", hint, (name,))
+
+
+def _meant(value: Any, hints: list[Any], choices: list[Any]) -> Any:
+    """The choice that a text stands for: in other letters, by a member's name, or nearly the same."""
+    if type(value) is not str:
+        return None
+    texts = {choice.lower(): choice for choice in choices if type(choice) is str}
+    members = {one.name.lower(): one.value for hint in hints for one in _members(hint)}
+    near = get_close_matches(value.lower(), list(texts), n=1)
+    exact = texts.get(value.lower(), members.get(value.lower()))
+    return exact if exact is not None or not near else texts[near[0]]
+
+
+def _members(hint: Any) -> list[Enum]:
+    """The members of an enumeration, if the hint is one and its values are not combined."""
+    return (
+        list(hint) if isinstance(hint, type) and issubclass(hint, Enum) and not issubclass(hint, Flag) else []
+    )
+
+
+def _choices(hint: Any) -> list[Any] | None:
+    """The values of an enumeration or of a `Literal`; None: the hint admits others."""
+    if get_origin(hint) is Literal:
+        values = [value.value if isinstance(value, Enum) else value for value in get_args(hint)]
+    elif members := _members(hint):
+        values = [member.value for member in members]
+    else:
+        return None
+    known = [value for value in values if kind_of(value) is not None]
+    return known if len(known) == len([value for value in values if value is not None]) else None
+
+
+def _kind_at(cls: type, name: str) -> Kind | None:
+    """The one kind of the values at a name, of a list that of its elements."""
+    kinds = {_kind_of_hint(hint) for hint in _hints_at(cls, name)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind_of_hint(hint: Any) -> Kind | None:
+    choices = _choices(hint)
+    if choices:
+        kinds = {kind_of(choice) for choice in choices}
+        return kinds.pop() if len(kinds) == 1 else None
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    if not isinstance(hint, type) or issubclass(hint, Enum):
+        return None
+    module = hint.__module__
+    if module.partition(".")[0] in _AS_TEXT or module == "pydantic.networks":
+        return Kind.STRING
+    return next((kind for kind, classes in _KINDS.items() if issubclass(hint, classes)), None)
+
+
+def _hints_at(cls: type, name: str) -> list[Any]:
+    """The hints of the values at a name, of a list those of its elements; none: any value may be there."""
+    walked = list(_walked(cls, name))
+    if not walked or len(walked) < len(_own_name(name)):
+        return []
+    return [arm for hint in walked[-1][1] for arm in _elements(hint)]
+
+
+def _elements(hint: Any) -> list[Any]:
+    if not _is_list(hint):
+        return [hint]
+    inner = [arm for arg in get_args(hint) if arg is not Ellipsis for arm in _arms(arg)]
+    return [one for arm in inner for one in _elements(arm)] or [Any]
+
+
 def _doubt(cls: type, name: str, ranges: bool) -> Doubt | None:
+    if name in RESERVED - {"topic"} and name in _fields(cls):  # the option `topic` is a condition too
+        message = f"{name} is the event's own {name}, not the field {name} of {cls.__name__}"
+        return Doubt("envelope", message, f"for the field write {DATA}.{name}", (name,))
     missing = _missing(cls, name)
     if missing is not None:
         near = get_close_matches(missing, list(_fields(cls)), n=1)
@@ -134,8 +278,17 @@ def _fields(cls: type) -> dict[str, Any]:
             arms = _arms(hints[name]) if name in hints else [Any]
             known = fields.setdefault(name, [])
             fields[name] = _ANYTHING if known is _ANYTHING or Any in arms else [*known, *arms]
-        fields |= dict.fromkeys(derived_names(one), _ANYTHING)
+        fields |= {name: _returned(one, name) for name in derived_names(one)}
     return fields
+
+
+def _returned(cls: type, name: str) -> Any:
+    """The hints of a derived attribute: those of what its function returns."""
+    try:
+        hint = get_type_hints(getattr(cls, name).fget).get("return", Any)
+    except Exception:  # a name that is not there at run time
+        return _ANYTHING
+    return _ANYTHING if Any in _arms(hint) else _arms(hint)
 
 
 def _arms(hint: Any) -> list[Any]:
@@ -155,4 +308,4 @@ def _is_list(hint: Any) -> bool:
     return isinstance(plain, type) and issubclass(plain, _LISTS) and not issubclass(plain, str | bytes)
 
 
-__all__ = ["class_doubts", "known_names"]
+__all__ = ["class_doubts", "class_kinds", "known_names"]

@@ -181,11 +181,14 @@ def _warn_or_refuse(filter: Filter, cls: type | None, *, strict: bool) -> None:
         refuse_doubtful(filter)
     doubts = doubts_of(filter)
     if cls is not None:
-        from tidings.runtime.class_doubts import class_doubts, known_names
+        from tidings.runtime.class_doubts import class_doubts, class_kinds, known_names
 
-        doubts = doubts_of(filter, known=known_names(filter, cls))
+        beside = class_doubts(filter, cls)
+        owned = {name for doubt in beside if doubt.code == "envelope" for name in doubt.about}
+        doubts = doubts_of(filter, known=known_names(filter, cls), kinds=class_kinds(filter, cls))
+        doubts = [doubt for doubt in doubts if owned.isdisjoint(doubt.about)]
         named = {name for doubt in doubts for name in doubt.about}
-        doubts += [doubt for doubt in class_doubts(filter, cls) if named.isdisjoint(doubt.about)]
+        doubts += [doubt for doubt in beside if named.isdisjoint(doubt.about)]
     for warning in doubts:
         if warning.code != "never":
             log.warning("subscription %r: %s", filter.text, warning)

@@ -11,6 +11,7 @@ import tidings
 from tidings.errors import ImpossibleFilterError
 from tidings.language import parse_filter
 from tidings.language.doubts import doubts_of
+from tidings.model.value import Kind
 
 DOUBTFUL = [
     ("5 < price < 10", "chain", 4, "with AND between them"),
@@ -18,8 +19,9 @@ DOUBTFUL = [
     ("a = 1 AND time > '2026-01-01'", "kinds", 10, "TIMESTAMP '2026-01-01T00:00:00Z'"),
     ("time LIKE '2026%'", "kinds", 0, "TIMESTAMP(text)"),
     ("TIMESTAMP(at) > '2026-01-01'", "kinds", 10, "TIMESTAMP '2026-01-01T00:00:00Z'"),
-    ("id = 5", "kinds", 0, "different kinds"),
+    ("id = 5", "kinds", 0, "a text stands in quotes"),
     ("LENGTH(name) = 'x'", "kinds", 7, "different kinds"),
+    ("LENGTH(name) > '10'", "kinds", 7, "write 10 without quotes"),
     ("StockName = IBM", "attribute", 12, "write 'IBM'"),
     ("StockName IN (IBM, 'SUN')", "attribute", 14, "write 'IBM'"),
     ("topic = 'a.b.>'", "wildcard", 0, "topic MATCHES 'a/b/#'"),
@@ -41,6 +43,14 @@ def test_a_doubt_says_where_and_what_to_write(text: str, code: str, offset: int 
     doubt = doubts_of(parse_filter(text))[0]
     assert (doubt.code, doubt.offset) == (code, offset)
     assert hint in str(doubt)
+
+
+def test_an_attribute_is_judged_where_its_kind_is_known() -> None:
+    filter = parse_filter("total > '100.5' AND other > '100'")
+    (doubt,) = doubts_of(filter, kinds={"total": Kind.NUMBER})
+    assert (doubt.code, doubt.offset) == ("kinds", 0)
+    assert doubt.message == "total is a number and is compared with a string: never true"
+    assert doubt.hint == "write 100.5 without quotes, or DECIMAL('100.5') where the values are decimals"
 
 
 @pytest.mark.parametrize("text", PLAIN)
