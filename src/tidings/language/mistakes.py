@@ -11,6 +11,16 @@ from tidings.model.filter import CESQL, TIDINGS
 
 _LONGEST_WORD = 40
 _BEFORE_AN_OPERAND = ("NOT", "EXISTS")
+_AGGREGATES = ("SUM", "AVG", "MEAN", "COUNT", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN")
+_NO_AGGREGATE = (
+    "a filter looks at one event and has no aggregates: publish the result as a field of the event, such as "
+    "`total`, and compare that"
+)
+_INSTEAD = {
+    "COUNT": "; LENGTH counts the elements of a list",
+    "MIN": "; the least of several values is LEAST",
+    "MAX": "; the greatest of several values is GREATEST",
+}
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -31,6 +41,10 @@ def check_call(text: str, offset: int, name: str, count: int) -> None:
     from tidings.language.functions import FUNCTIONS  # here: most filters call none
 
     function = FUNCTIONS.get(name)
+    if function is None and name.upper() in _AGGREGATES:
+        way_out = _NO_AGGREGATE + _INSTEAD.get(name.upper(), "")
+        problem = f"there is no function {shown(name)}"
+        raise UnknownFunctionError(problem, text=text, offset=offset, hint=way_out)
     if function is None:
         near = nearest(name, FUNCTIONS)
         hint = None if near else f"the functions are {', '.join(sorted(FUNCTIONS))}"

@@ -110,6 +110,11 @@ def test_an_unknown_function_is_shown_where_it_stands() -> None:
     assert (caught.value.suggestion, caught.value.code) == ("LENGTH", "missingFunction")
     with pytest.raises(FilterError, match="the functions are"):
         parse_filter("QQQ(a)")
+    for text in ("SUM(lines.price) > 100", "avg(a) > 1"):
+        with pytest.raises(UnknownFunctionError, match="has no aggregates: publish the result as a field"):
+            parse_filter(text)
+    with pytest.raises(UnknownFunctionError, match="LENGTH counts the elements of a list"):
+        parse_filter("COUNT(lines) > 2")
     with pytest.raises(
         FilterError, match=r"LENGTH does not take 2 arguments at line 1, column 1 \(it takes 1\)"
     ):
