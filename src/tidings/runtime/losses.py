@@ -93,7 +93,8 @@ def warn_of_gap(client: str, subscriptions: Iterable[LossWarning]) -> None:
     names = ", ".join(str(each.id) for each in subscriptions if not each._durable)
     if names:
         log.warning(
-            "client %s was without a broker for a while; %s may have missed events meanwhile: subscribe %s",
+            "client %s was without a broker for a while; %s may have missed events without a lifetime "
+            "meanwhile (with replay=False any event): subscribe %s",
             client,
             names,
             DURABLE,

@@ -81,7 +81,7 @@ def test_after_a_failover_transient_subscriptions_are_named(caplog: pytest.LogCa
     asyncio.run(play())
     stated = [record.getMessage() for record in caplog.records if "may have missed" in record.getMessage()]
     assert len(stated) == 1
-    assert "ann/brief may have missed events meanwhile" in stated[0]
+    assert "ann/brief may have missed events without a lifetime meanwhile" in stated[0]
     assert "ann/kept" not in stated[0]
 
 
