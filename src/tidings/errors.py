@@ -302,7 +302,7 @@ def needing(purpose: str) -> Iterator[None]:
         missing = missing_dependency(error, purpose)
         if missing is None:
             raise
-        raise missing from error
+        raise missing from None  # the frames of the import say no more than the message
 
 
 def _missing(module: str, purpose: str, requirement: str) -> MissingDependencyError:

@@ -36,7 +36,7 @@ from tidings.runtime.broker import BrokerInterface, ConnectionState, Timeout
 from tidings.runtime.callbacks import is_cut_off
 from tidings.runtime.coercion import EventFactory, filter_from
 from tidings.runtime.deadlines import Deadlines
-from tidings.runtime.failures import error_of, refuse_unknown
+from tidings.runtime.failures import error_of, in_short, refuse_unknown
 from tidings.runtime.forks import FORKED, ends_in_children
 from tidings.runtime.handler_calls import HandlerCalls
 from tidings.runtime.listener import LATER, Listener
@@ -111,7 +111,7 @@ class Bus(LogCalls, HandlerCalls):
         if self._state != "new":
             raise ClosedError("a bus is opened once", hint="call tidings.connect again")
         self._loop = asyncio.get_running_loop()
-        self._address = await self._broker.join(self.name, self._receive, self._on_state)
+        self._address = await in_short(self._broker.join(self.name, self._receive, self._on_state))
         self._hand_in = self._broker.inlet(self._address)
         self._state = "open"
         ends_in_children(self)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from difflib import get_close_matches
+from typing import TypeVar
 
 from tidings import errors
 from tidings.errors import SettingsError, TidingsError
+
+T = TypeVar("T")
 
 
 def _by_code(root: type[TidingsError]) -> dict[str, type[TidingsError]]:
@@ -25,6 +28,16 @@ def error_of(code: str, reason: str, id: str = "") -> TidingsError:
     if isinstance(error, errors.UnknownOutcomeError):
         error.id = id
     return error
+
+
+async def in_short(call: Awaitable[T]) -> T:
+    """The result of a call inside the library. Its error leaves without the frames below: the message says
+    what is wrong and what to do, and thirty lines of ours above it hide that. A cause keeps its frames."""
+    try:
+        return await call
+    except TidingsError as raised:
+        error = raised.with_traceback(None)
+    raise error
 
 
 def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> None:
