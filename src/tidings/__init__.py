@@ -134,10 +134,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+_GUESSES = {"Subscription": "Listener", "Client": "Bus", "Broker": "connect"}  # the words of other libraries
+
+
 def __getattr__(name: str) -> Any:
     position = _PLACES.get(name)
     if position is None:
-        raise AttributeError(f"module 'tidings' has no attribute {name!r}")
+        meant = _GUESSES.get(name)
+        hint = f" (did you mean tidings.{meant}?)" if meant else ""
+        raise AttributeError(f"module 'tidings' has no attribute {name!r}{hint}")
     module, _, attribute = position.partition(":")
     value = import_module(module)
     if attribute:

@@ -20,7 +20,6 @@ from tidings.cli._console_act import console
 from tidings.cli._meeting_act import spark_acts
 from tidings.cli._network_act import network
 from tidings.cli.stage import Stage
-from tidings.errors import require
 
 IBM_FALLS = "StockName = 'IBM' AND change < -3"
 M_RISES = "StockName LIKE 'M%' AND change >= 1"
@@ -155,7 +154,6 @@ async def killed_and_resumed(stage: Stage, folder: Path) -> None:
         "A child process publishes into a store on disk and listens to it. It is killed without warning.",
         gain="Survive kill -9: acknowledged events stay, and a durable subscriber resumes",
     )
-    require("rocksdict", "a store on disk")  # said once, here, and not by the child too
     acknowledged, received, positions = await child(folder / STORE)
     stage.say(f"killed: {len(acknowledged)} events acknowledged, {len(received)} received before the end")
     since = tidings.Position(*positions[-1]) if positions else None

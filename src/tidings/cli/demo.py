@@ -22,7 +22,7 @@ import typer
 from tidings.cli.output import Exit, console, print_json, say_error
 from tidings.cli.stage import DemoClaim, Stage, side_by_side
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.errors import InputError
+from tidings.errors import InputError, require
 
 
 def register(app: typer.Typer) -> None:
@@ -64,6 +64,7 @@ def demo(
 
         asyncio.run(stay(stage, LISTEN))
         return
+    require("rocksdict", "the act with a store on disk")  # here, before any act is shown, not by its child
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
             asyncio.run(_play(stage, Path(folder)))

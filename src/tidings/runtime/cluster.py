@@ -10,12 +10,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.errors import SettingsError, StoreError, TidingsError
+from tidings.errors import SettingsError, StoreError, TidingsError, UnreachableError
 
 START_SECONDS = 60.0  # a loaded machine takes its time to start Python
 STOP_SECONDS = 12.0  # a broker drains within 10
@@ -91,6 +92,8 @@ class Cluster:
         parent = self.members[(number - 1) // 2] if number else None
         port = self._port + number if self._port else 0
         name = f"b{number + 1}"
+        if listen is None:
+            check_free(name, port)
         fields = {
             "name": name,
             "listen": listen or f"{HOST}:{port}",
@@ -173,6 +176,20 @@ class Cluster:
             except TimeoutError:
                 process.kill()
                 await process.wait()
+
+
+def check_free(name: str, port: int) -> None:
+    """Refuse a port that is taken, before a broker is started there: what the broker would say of its own
+    options is no help to the user of a cluster."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker's own socket does
+        try:
+            trial.bind((HOST, port))
+        except OSError as error:
+            raise UnreachableError(
+                f"broker {name} cannot listen at {HOST}:{port}: {error.strerror or error}",
+                hint="end what listens there, or choose other ports (--port, port=; 0: free ones)",
+            ) from None
 
 
 def _ending(code: int) -> str:

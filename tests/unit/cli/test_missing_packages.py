@@ -71,6 +71,12 @@ def test_a_command_names_the_extra_that_it_lacks(words: tuple[str, ...], ran: Ra
     assert_names(LACKING[words], ran[words])
 
 
+def test_the_demonstration_asks_for_the_extra_before_its_first_act(ran: Ran) -> None:
+    code, shown, said = ran["demo",]
+    assert (code, shown) == (Exit.ENVIRONMENT, "")
+    assert "Subscribe by content" not in said
+
+
 def test_the_child_of_the_demonstration_shows_no_traceback(tmp_path: Path) -> None:
     code = (
         f"import runpy; sys.argv[1:] = [{str(tmp_path / 'store')!r}]; "

@@ -123,3 +123,22 @@ def test_no_public_call_takes_options_of_any_type(kind: type) -> None:
         if face.__annotations__.get("options") == "Any"
     ]
     assert untyped == []
+
+
+def test_a_name_that_other_libraries_use_is_answered_with_ours() -> None:
+    with pytest.raises(AttributeError, match=r"'Subscription' \(did you mean tidings.Listener\?\)"):
+        tidings.Subscription  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'Nonsense'$"):
+        tidings.Nonsense  # noqa: B018
+
+
+def test_a_name_beside_a_group_is_answered_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async with tidings.connect() as bus:
+            await bus.subscribe("n > 0", group="workers", name="mine")
+            await bus.subscribe("n > 0", group="workers", durable=True)
+            await bus.subscribe("n > 0", name="mine")
+
+    asyncio.run(play())
+    (said,) = (record.getMessage() for record in caplog.records if record.name == "tidings.client")
+    assert "name='mine' has no effect beside group='workers'" in said
