@@ -53,6 +53,7 @@ COMMITTED = (
     "%r: nothing is returned: what was taken last is committed, since the next event was asked for, though "
     "none came; decide on an event before you ask for the next one"
 )
+NAMELESS = "%r: name=%r has no effect beside group=%r: a group's members share one subscription of its name"
 UNREADABLE = "%r: %s; the event is a dead letter of the subscription now"
 
 LATER: Any = object()  # in place of the answer of a call that is not there yet
@@ -102,6 +103,8 @@ class Listener(Generic[T]):
         wanted = self._wanted
         assert wanted is not None
         self._reader = current_reader()
+        if wanted["name"] is not None and wanted["options"].group is not None:
+            log.warning(NAMELESS, self, wanted["name"], wanted["options"].group)
         timeout = wanted.pop("timeout", ...)
         window = 0 if wanted.get("is_paused") else self._bus._broker.window(wanted["options"])
         answer = await self._bus._request(
