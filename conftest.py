@@ -25,7 +25,7 @@ import pytest
 from hypothesis import HealthCheck, core, settings
 from hypothesis.internal.conjecture import providers
 
-pytest_plugins = ("suite.leaks", "suite.spark", "suite.workers")
+pytest_plugins = ("suite.leaks", "suite.orphans", "suite.spark", "suite.workers")
 
 Figures = Callable[..., None]
 
