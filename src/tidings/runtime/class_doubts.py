@@ -49,15 +49,11 @@ def class_doubts(filter: Filter, cls: type) -> list[Doubt]:
     if filter.dialect != TIDINGS:
         return []
     found: dict[str, Doubt] = {}
-    for conjunction in filter.conjunctions:
-        for name, ranges in _uses(conjunction):
-            doubt = _doubt(cls, name, ranges)
-            if doubt is not None:
-                found.setdefault(doubt.message, doubt)
-        for name, value in _compared(conjunction):
-            doubt = _never_held(cls, name, value)
-            if doubt is not None:
-                found.setdefault(doubt.message, doubt)
+    doubts = [_doubt(cls, name, ranges) for name, ranges in _uses(filter)]
+    doubts += [_never_held(cls, name, values) for name, values in _compared(filter).items()]
+    for doubt in doubts:
+        if doubt is not None:
+            found.setdefault(doubt.message, doubt)
     return list(found.values())
 
 
@@ -71,22 +67,21 @@ def known_names(filter: Filter, cls: type) -> set[str]:
 def class_kinds(filter: Filter, cls: type) -> dict[str, Kind]:
     """The kind of each name of the filter whose values, in objects of the class, are of one kind. A name that
     stands for a list, without ANY or ALL, has none."""
-    kinds: dict[str, Kind] = {}
-    listed: set[str] = set()
-    for conjunction in filter.conjunctions:
-        for name, ranges in _uses(conjunction):
-            kind = _kind_at(cls, name)
-            if kind is not None:
-                kinds[name] = kind
-            if not ranges and _list_in(cls, name) is not None:
-                listed.add(name)
-    return {name: kind for name, kind in kinds.items() if name not in listed}
+    uses = _uses(filter)
+    listed = {name for name, ranges in uses if not ranges and _list_in(cls, name) is not None}
+    kinds = {name: _kind_at(cls, name) for name in {name for name, _ in uses} - listed}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
-def _uses(conjunction: Conjunction) -> list[tuple[str, bool]]:
-    """The names of a conjunction, and whether a list may stand there."""
-    uses = [_of_constraint(each) for each in conjunction.constraints if not isinstance(each, c.IsA)]
-    return uses + [use for residual in conjunction.residuals for use in _of_residual(residual)]
+def _uses(filter: Filter) -> list[tuple[str, bool]]:
+    """The names of a filter, and whether a list may stand there, each of these once."""
+    uses: dict[tuple[str, bool], None] = {}
+    for part in filter.conjunctions:
+        uses |= dict.fromkeys(
+            _of_constraint(each) for each in part.constraints if not isinstance(each, c.IsA)
+        )
+        uses |= dict.fromkeys(use for residual in part.residuals for use in _of_residual(residual))
+    return list(uses)
 
 
 def _of_constraint(constraint: c.Constraint) -> tuple[str, bool]:
@@ -102,8 +97,16 @@ def _of_residual(node: e.Expression, ranges: bool = False) -> Iterator[tuple[str
         yield from _of_residual(child, ranges)
 
 
-def _compared(conjunction: Conjunction) -> Iterator[tuple[str, Any]]:
-    """Names, and the values that they are compared with for equality."""
+def _compared(filter: Filter) -> dict[str, list[Any]]:
+    """By name, the values that it is compared with for equality."""
+    values: dict[str, list[Any]] = {}
+    for conjunction in filter.conjunctions:
+        for name, value in _comparisons(conjunction):
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def _comparisons(conjunction: Conjunction) -> Iterator[tuple[str, Any]]:
     for constraint in conjunction.constraints:
         if isinstance(constraint, c.Equals):
             yield constraint.attribute, constraint.value
@@ -121,14 +124,18 @@ def _compared(conjunction: Conjunction) -> Iterator[tuple[str, Any]]:
                 yield one.name, other.value
 
 
-def _never_held(cls: type, name: str, value: Any) -> Doubt | None:
-    """The doubt about a value that is none of those that a field chooses from."""
+def _never_held(cls: type, name: str, values: list[Any]) -> Doubt | None:
+    """The doubt about the first value that is none of those that a field chooses from. Values of another kind
+    are in doubt already."""
     hints = _hints_at(cls, name)
     choices = [choice for hint in hints for choice in _choices(hint) or ()]
-    if not choices or not all(map(_choices, hints)) or value in choices:
+    if not choices or not all(map(_choices, hints)):
         return None
-    if kind_of(value) not in {kind_of(choice) for choice in choices}:
-        return None  # said of kinds
+    kinds = {kind_of(choice) for choice in choices}
+    strange = [value for value in values if kind_of(value) in kinds and value not in choices]
+    if not strange:
+        return None
+    value = strange[0]
     meant = _meant(value, hints, choices)
     listed = ", ".join(print_value(choice) for choice in choices[:SHOWN_CHOICES])
     more = "" if len(choices) <= SHOWN_CHOICES else ", …"
@@ -162,8 +169,8 @@ def _choices(hint: Any) -> list[Any] | None:
         values = [member.value for member in members]
     else:
         return None
-    known = [value for value in values if kind_of(value) is not None]
-    return known if len(known) == len([value for value in values if value is not None]) else None
+    known = [value for value in values if value is not None]
+    return known if all(type(value) in (bool, int, str) for value in known) else None
 
 
 def _kind_at(cls: type, name: str) -> Kind | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NewType
 from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 
 import tidings
 from tidings.language import parse_filter
@@ -167,6 +168,23 @@ def test_a_value_that_no_object_of_the_class_holds_is_doubtful(
 @pytest.mark.parametrize("text", HELD)
 def test_values_of_the_class_are_not(text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert warned(text, caplog) == []
+
+
+class Bound(Enum):
+    NONE = float("inf")
+    SOME = 1.5
+
+
+class Offer(BaseModel):
+    bound: Bound
+    past: Literal["a", None]
+
+
+def test_choices_that_no_filter_can_write_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    filter_from((Offer, "bound = 5 AND past = 'a'"))
+    assert caplog.records == []
+    filter_from((Offer, "past = 'b'"))
+    assert "past of Offer is never 'b'" in caplog.text
 
 
 def test_a_topic_beside_a_field_of_that_name_is_the_option(caplog: pytest.LogCaptureFixture) -> None:
