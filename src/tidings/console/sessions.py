@@ -8,7 +8,9 @@ Rules
 - A development broker admits visitors without credentials, from this machine.
 - A session that ends (its page signed out, a newer login took its place, its user was taken away) ends its
   live streams. A page that streams is not idle.
-- A request with `Authorization` is its sender's, not the session's of a cookie that came along.
+- A request with `Authorization` is its sender's, not the session's of a cookie that came along. Its
+  credentials are proved here first; then they authenticate to the other brokers as those of a session do,
+  over the same links and to no other address.
 - A request that changes state has to come from our own page (its header says so, which no other page
   can make a browser say). Its host and its origin were checked before (`gateway/origins.py`).
 """
@@ -27,7 +29,7 @@ from starlette.responses import Response
 
 from tidings.errors import InputError, RefusedError
 from tidings.gateway.authentication import GatewayAuthenticator
-from tidings.gateway.http import principal_of, where_of
+from tidings.gateway.http import name_and_password, principal_of, where_of
 from tidings.gateway.problems import Problem
 from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
@@ -81,7 +83,8 @@ class ConsoleSessions:
         self._check_origin(request)
         session = self._find(request)
         if session is None:
-            return Visitor(await principal_of(self._prover, request))
+            principal = await principal_of(self._prover, request)
+            return Visitor(principal, _stated(request))
         try:
             principal = await self._proved(session.secret, request)
         except TooManyAttempts as error:
@@ -118,7 +121,7 @@ class ConsoleSessions:
         """Have a stream of this request end with the session of its cookie. Meanwhile the session is not
         idle. The result is called when the stream is over. A request without a session proved itself.
         Raises `Problem` when the session has ended since the visitor was found."""
-        if visitor.secret == NOTHING:
+        if visitor.secret == NOTHING or _states_credentials(request):
             return lambda: None
         session = self._find(request)
         if session is None:
@@ -143,7 +146,7 @@ class ConsoleSessions:
         return await self._prover.password(secret.name, secret.password, where)
 
     def _find(self, request: Request) -> _ConsoleSession | None:
-        if request.headers.get("authorization"):
+        if _states_credentials(request):
             return None  # who proves itself with the request acts as that, whatever cookie a browser adds
         session = self._sessions.get(request.cookies.get(_cookie(request), ""))
         return session if session and self._now() - self._used_at(session) < IDLE_SECONDS else None
@@ -179,6 +182,22 @@ class ConsoleSessions:
             raise Problem(
                 HTTPStatus.FORBIDDEN, "this request is not from a page of the console", hint=f"send {OURS}: 1"
             )
+
+
+def _states_credentials(request: Request) -> bool:
+    return bool(request.headers.get("authorization"))
+
+
+def _stated(request: Request) -> SessionSecret:
+    """Credentials of a request's header, which were proved; nothing without one."""
+    scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return SessionSecret(token=rest.strip())
+        case "basic":
+            name, password = name_and_password(rest)
+            return SessionSecret(name, password)
+    return NOTHING
 
 
 def _later(error: TooManyAttempts) -> Problem:

@@ -2,7 +2,8 @@
 
 Each broker remembers its own last minutes (`trace.history_seconds`). The console joins them and hands them to
 the checker that `tidings check` uses, away from the event loop. Subscriptions with a backlog are left out:
-their pending events are late, not lost, and the two cannot be told apart before delivery.
+their pending events are late, not lost, and the two cannot be told apart before delivery. Without any row
+no property is judged.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ MOST_ROWS = 40_000  # that one look judges; with more the window is shorter
 MOST_KEPT = 400_000  # rows of one broker
 MOST_TURNS = 50  # pieces of one broker's history that one look takes
 DESCRIBED = 1_000
+EMPTY = "there is nothing to judge: no row of the window was recorded or may be judged"
 MOST_VISITORS = 8  # visitors with histories kept here
 
 
@@ -92,9 +94,9 @@ class Verdicts:
             name: {
                 "says": PROPERTIES[name].says,
                 "seed": PROPERTIES[name].seed,
-                "holds": one.holds,
+                "holds": one.holds if chosen.rows else None,
                 "violations": one.violations,
-                "reason": one.reason,
+                "reason": one.reason if chosen.rows else EMPTY,
                 "story": one.story,
             }
             for name, one in report.verdicts.items()

@@ -115,7 +115,8 @@ class HttpGateway:
 
     @asynccontextmanager
     async def session(self, request: HTTPConnection) -> AsyncIterator[HttpSession]:
-        async with self.http_sessions.of(await self.principal(request)) as session:
+        peer = where_of(request).peer
+        async with self.http_sessions.of(await self.principal(request), peer) as session:
             yield session
 
     # -- publishing -------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ async def principal_of(prover: GatewayAuthenticator, request: HTTPConnection) ->
             case "bearer":
                 return await prover.token(rest.strip(), where)
             case "basic":
-                return await prover.password(*_basic(rest), where)
+                return await prover.password(*name_and_password(rest), where)
         raise RefusedError(f"no scheme is called {scheme!r} here", hint="use Bearer or Basic")
     except TooManyAttempts as error:
         later = {"Retry-After": str(error.seconds)}
@@ -317,7 +318,8 @@ def where_of(request: HTTPConnection) -> ConnectionOrigin:
     return ConnectionOrigin(host, is_loopback, request.url.scheme in ("https", "wss"))
 
 
-def _basic(text: str) -> tuple[str, str]:
+def name_and_password(text: str) -> tuple[str, str]:
+    """The credentials of the scheme Basic. Raises `RefusedError`."""
     try:
         name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):

@@ -343,6 +343,18 @@ async def test_scripts_may_prove_themselves_by_a_header(tmp_path: Path) -> None:
         assert answer.status_code == 200
         ann = await client.get("/api/subscriptions", auth=("ann", "a"))
         assert ann.status_code == 403
+        async with client.stream("GET", "/api/live", auth=("market", "m")) as live:
+            assert live.status_code == 200, "a stream of a request without a session"
+
+
+@played
+async def test_a_verdict_over_no_rows_is_none() -> None:
+    """Eight properties held over a history without rows."""
+    async with console() as client:
+        verdict = (await client.get("/api/verdict")).json()
+        assert verdict["rows"] == 0
+        assert {one["holds"] for one in verdict["properties"].values()} == {None}
+        assert all("nothing to judge" in one["reason"] for one in verdict["properties"].values())
 
 
 @played

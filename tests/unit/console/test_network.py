@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,20 @@ OPS = f"""
 password = "{make_key("o", iterations=4096)}"
 [[allow]]
 who = "ops"
-action = "observe"
+action = ["observe", "admin"]
 """
+
+
+async def asked(
+    client: httpx.AsyncClient, path: str, headers: dict[str, str], **query: str
+) -> dict[str, Any]:
+    """The answer in which every broker had time to speak; a refusal is no matter of time."""
+    while True:
+        answer = await client.get(path, headers=headers, params=query)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        if not any("no answer within" in problem for problem in found["problems"].values()):
+            return found
 
 
 async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
@@ -73,5 +86,36 @@ def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: P
                 spy = await client.post("/api/session", json={"name": "spy", "password": "s"})
                 assert spy.json()["may"]["observe"] is False
                 assert (await client.get("/api/live")).status_code == 403
+
+    play(story())
+
+
+def test_scripts_reach_every_broker_by_the_credentials_of_their_request(certs: Path, home: Path) -> None:
+    """The other brokers said "this broker asks who you are", and those behind them were not even named."""
+    (home / "users.toml").write_text(USERS + OPS)
+    more = {"console.listen": "127.0.0.1:0"}
+
+    async def story() -> None:
+        async with Service(settings(home, certs, **more), gateways=ConsoleGateways) as one:
+            joining = settings(home, certs, name="b2", join=[one.server.address])
+            async with Service(joining) as two:
+                while not (one.server.links and two.server.links):
+                    await asyncio.sleep(0)
+                assert one.gateways is not None
+                url = one.gateways.addresses["console"]
+                trust = tls.dialling(authority=str(certs / "authority.pem"))
+                claims = {"sub": "token-user", "exp": time.time() + 600, "iss": "i", "aud": "a"}
+                token = {"authorization": f"Bearer {sign(claims, SECRET, 'HS256')}"}
+                basic = {"authorization": f"Basic {b64encode(b'ops:o').decode()}"}
+                async with httpx.AsyncClient(base_url=url, verify=trust, trust_env=False) as client:
+                    for proof in (basic, token):
+                        past = await asked(client, "/api/past", proof)
+                        assert (set(past["brokers"]), past["problems"]) == ({"b1", "b2"}, {})
+                    listed = await asked(client, "/api/admin", basic, do="list", kind="session")
+                    assert (set(listed["brokers"]), listed["problems"]) == ({"b1", "b2"}, {})
+                    names = {(row["broker"], row["principal"]) for row in listed["rows"]}
+                    assert names >= {("b2", "ops"), ("b2", "token-user")}, "each in its own name"
+                    wrong = {"authorization": f"Basic {b64encode(b'ops:wrong').decode()}"}
+                    assert (await client.get("/api/past", headers=wrong)).status_code == 401
 
     play(story())

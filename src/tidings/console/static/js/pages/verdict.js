@@ -34,7 +34,7 @@ export default function verdict() {
     const judged = Object.entries(answer.properties).filter(([, each]) => each.holds !== null);
     const broken = judged.filter(([, each]) => !each.holds);
     const rest = Object.entries(answer.properties).filter(([, each]) => each.holds === null);
-    const head = h("div", { class: `note ${broken.length ? "bad" : "good"}`, role: "status" },
+    const head = !answer.rows ? h("div", { class: "note warn", role: "status" }, h("strong", null, "Nothing to judge. "), "The brokers recorded no row in this window that may be judged.") : h("div", { class: `note ${broken.length ? "bad" : "good"}`, role: "status" },
       h("strong", null, broken.length ? `${plural(broken.length, "property").replace("propertys", "properties")} broken. ` : `All ${judged.length} promised properties hold. `),
       `${plural(answer.rows, "row")} of ${plural(answer.recorded.length, "broker")}, from ${clock(answer.from)} to ${clock(answer.until)} (${Math.round(answer.until - answer.from)} s), by the contract of ${answer.contract}.`);
     const notes = [
