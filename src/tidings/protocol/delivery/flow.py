@@ -92,6 +92,7 @@ class PublishFlow:
 
     def publish_one(self, session: Session, message: Publish, now: float) -> None:
         """Take one publish through all steps: a batch of one."""
+        session.published += 1
         batch = self._accept(session, (message,), 0, now) or self._accept_one(session, message, now)
         self._pass_batch(batch, now)
 
@@ -365,6 +366,7 @@ class PublishFlow:
             kept_first += self._append(pending, now)
             pendings.append(pending)
         self.figures["published"] += len(pendings)
+        session.published += len(pendings)
 
         def kept(at: float) -> None:
             self.kept(pendings, at)

@@ -105,6 +105,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
             if requests is not None:
                 requests.later.extend(messages)
                 continue
+            session.published += len(messages)
             for message in messages:
                 event = message.event
                 if not self._is_answered(session, message, now):
