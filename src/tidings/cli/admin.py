@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli import remote
-from tidings.cli.output import console, one_line, print_json, show
+from tidings.cli.output import one_line, print_json, print_table, show
 from tidings.cli.usage import JSON_HELP, examples
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -72,6 +72,7 @@ COLUMNS: dict[AdministeredKinds, tuple[str, ...]] = {
         "client",
         "method",
         "peer",
+        "connected",
         "since",
         "published",
         "delivered",
@@ -122,7 +123,16 @@ def list_(
     timeout: remote.Timeout = 10.0,
     as_json: Json = False,
 ) -> None:
-    """List subscriptions, consumer groups, holds, webhooks or sessions of a broker."""
+    """List subscriptions, consumer groups, holds, webhooks or sessions of a broker.
+
+    Of a subscription: `listeners` are its connected consumers, `waiting` the events that no consumer was sent
+    yet, `unacknowledged` those that were sent and not acknowledged, `lost` those that a queue policy or a
+    bound dropped. An absent MQTT session takes some events ahead: they are unacknowledged, not waiting.
+
+    Of a session: `connected` says whether a connection carries it now (an MQTT session stays while its device
+    is away; a webhook has none), `since` is when that connection began, `published` counts the publishes of
+    its client, and `delivered` the events that its subscriptions were sent.
+    """
     found = _asked(broker, timeout, do="list", kind=what.value[:-1])
     if as_json:
         print_json(found)
@@ -170,6 +180,8 @@ def end(
 def pins(broker: remote.Broker = remote.HOME, timeout: remote.Timeout = 10.0, as_json: Json = False) -> None:
     """Show the oldest offset of a broker's log and who pins it, the lowest need first.
 
+    A pin is a durable subscription, a hold, a lifetime that has not ended, a broker that has not acknowledged
+    the offset, or a subscription that replays the log.
     Beside it the bytes of the store and the bytes that are free.
     """
     found = _asked(broker, timeout, do="pins")
@@ -277,7 +289,7 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(Text(one_line(_cell(column, row.get(column)))) for column in columns))
-    console().print(table)
+    print_table(table)
 
 
 def _cell(field: str, value: Any) -> str:

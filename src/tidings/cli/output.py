@@ -32,11 +32,13 @@ from tidings.extensions import ExtensionWarning, error_of_extension
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )  # acted upon, or unseen
-PLAIN_WIDTH = 100  # columns where there is no terminal to ask
+PLAIN_WIDTH = 100  # columns where there is no terminal to ask ...
+TABLE_WIDTH = 100_000  # ... and of a table there: no value is broken for a program that reads lines
 KINDS = "kinds"  # the member of a line of JSON that names its infinities
 
 
@@ -180,6 +182,19 @@ def console() -> Console:
 @cache
 def errors() -> Console:
     return _console(stderr=True)
+
+
+def print_table(table: Table) -> None:
+    """A table on standard output: as wide as its values, unless a terminal or COLUMNS bounds it."""
+    out = console()
+    if out.is_terminal or "COLUMNS" in os.environ:
+        out.print(table)
+        return
+    width, out.width = out.width, TABLE_WIDTH
+    try:
+        out.print(table)
+    finally:
+        out.width = width
 
 
 def visible(text: str) -> str:

@@ -28,6 +28,7 @@ from tidings.console.queries import ConsoleQueries
 from tidings.console.sessions import ConsoleSessions, Visitor
 from tidings.console.watch import NetworkWatches, Viewer
 from tidings.gateway.authentication import GatewayAuthenticator
+from tidings.gateway.http import where_of
 from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering, streaming
 from tidings.gateway.serving import Serving
@@ -137,7 +138,8 @@ class ConsoleApp:
             opened.callback(ending.done)
             opened.callback(self._sessions.follow(request, visitor, ending.end))
             sessions = self._service.server.sessions
-            session = sessions.open(visitor.principal, lambda reason: ending.end(), "console")
+            peer = where_of(request).peer
+            session = sessions.open(visitor.principal, lambda reason: ending.end(), "console", peer)
             opened.callback(session.close)
             closed = opened.pop_all()
         return _LiveStream(watch.stream(ending.viewer), closed.close)

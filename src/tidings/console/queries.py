@@ -164,7 +164,7 @@ class ConsoleQueries:
         attributes = fields.get("attributes")
         if not isinstance(attributes, dict):
             raise InputError("`attributes` is an object", hint='{"change": -4.5}')
-        async with self._http_sessions.of(visitor.principal) as session:
+        async with self._http_sessions.of(visitor.principal, where_of(request).peer) as session:
             receipt = await session.bus.publish(attributes, **_options(fields), lifetime=_lifetime(fields))
         return _json({"id": receipt.id, "source": receipt.source, "position": receipt.position})
 
@@ -184,7 +184,7 @@ class ConsoleQueries:
     async def log(self, request: Request, visitor: Visitor) -> Response:
         """The newest of the events that are still available at this broker, by a filter."""
         text = request.query_params.get("filter") or None
-        async with self._http_sessions.of(visitor.principal) as session:
+        async with self._http_sessions.of(visitor.principal, where_of(request).peer) as session:
             first = await session.bus.read_log(text, after=0, limit=1)
             after = max(first.begin - 1, first.end - MOST_ENTRIES, 0)
             page = await session.bus.read_log(text, after=after, limit=MOST_ENTRIES)
@@ -200,7 +200,7 @@ class ConsoleQueries:
         after = _offset(request.query_params.get("after", "0"))
         text = request.query_params.get("filter") or None
         rows: list[dict[str, Any]] = []
-        async with self._http_sessions.of(visitor.principal) as session:
+        async with self._http_sessions.of(visitor.principal, where_of(request).peer) as session:
             last = after + SCANNED_AT_MOST
             while True:
                 page = await session.bus.read_log(text, after=after, limit=SCANNED_AT_ONCE)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidings.runtime.bus import Bus
-from tidings.runtime.local_clients import LocalClientHost, LocalClients
+from tidings.runtime.local_clients import LocalClientHost, LocalClients, note_connection, peer_of
 
 IDLE_SECONDS = 60.0
 
@@ -39,9 +39,12 @@ class HttpSessions:
         self._host = host
         self._http_sessions: dict[Any, HttpSession] = {}
         self._opening = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def of(self, principal: Any) -> AsyncIterator[HttpSession]:
+    async def of(self, principal: Any, peer: str = "") -> AsyncIterator[HttpSession]:
+        """The session of a principal for one request, stream or socket from this address."""
         async with self._opening:
             await self._tidy()
             session = self._http_sessions.get(principal)
@@ -52,13 +55,35 @@ class HttpSessions:
                 await session.bus.open()
                 self._http_sessions[principal] = session
         session.users += 1
+        peer_of(session.bus).is_pooled = True
+        note_connection(session.bus, peer)
         try:
             yield session
         finally:
             session.users -= 1
             session.idle_since = self._host.clock.now()
-            if not session.users and self._http_sessions.get(principal) is not session:
-                await session.bus.close()
+            if not session.users:
+                peer_of(session.bus).leave()
+                if self._http_sessions.get(principal) is not session:
+                    await session.bus.close()
+                else:
+                    self._tidy_later()
+
+    def _tidy_later(self) -> None:
+        """An idle session ends though no other request comes."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._begin_tidying)
+
+    def _begin_tidying(self) -> None:
+        self._timer = None
+        self._tidying = asyncio.create_task(self.tidy(), name="tidings idle http sessions")
+
+    async def tidy(self) -> None:
+        """End the sessions that were idle for long enough; look again while others are idle."""
+        async with self._opening:
+            await self._tidy()
+        if any(not session.users for session in self._http_sessions.values()):
+            self._tidy_later()
 
     async def _tidy(self) -> None:
         now = self._host.clock.now()
@@ -69,6 +94,12 @@ class HttpSessions:
                 await session.bus.close()
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tidying is not None:
+            await self._tidying
+        if self._timer is not None:
+            self._timer.cancel()
         for session in self._http_sessions.values():
             await session.bus.close()
         self._http_sessions.clear()

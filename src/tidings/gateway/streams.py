@@ -53,7 +53,7 @@ from tidings.model.subscription import Position
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
-from tidings.runtime.local_clients import charge
+from tidings.runtime.local_clients import charge, note_connection
 
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
@@ -77,6 +77,10 @@ Holders = dict[tuple[str, str], "_SocketConversation"]  # that have a named subs
 
 def _key(session: HttpSession, bus: Bus) -> tuple[str, str]:
     return getattr(session.principal, "tenant", ""), bus.name
+
+
+def _address_of(connection: HTTPConnection) -> str:
+    return connection.client.host if connection.client is not None else ""
 
 
 def _abort_later(connection: HTTPConnection) -> None:
@@ -133,6 +137,7 @@ class Streams:
         try:
             session = await opened.enter_async_context(self._session(request))
             bus = await session.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
+            note_connection(bus, _address_of(request))
             opened.push_async_callback(bus.close, commit=False)
             self._open.add(bus)
             opened.callback(self._open.discard, bus)
@@ -349,6 +354,7 @@ class _SocketConversation:
     async def run(self) -> None:
         """Until the client leaves, or the session of its principal ends: then `RefusedError`."""
         await self._bus.open()
+        note_connection(self._bus, _address_of(self._socket))
         self._running = running = asyncio.current_task()
         assert running is not None
 
@@ -450,6 +456,7 @@ class _SocketConversation:
             if self._holders.get(_key(self._session, bus)) is self:
                 raise InputError(f"this socket has the subscription {fields['name']!r} under another `ref`")
             await bus.open()
+            note_connection(bus, _address_of(self._socket))
         try:
             listener = await _subscription(bus or self._bus, fields)
         except BaseException:

@@ -244,6 +244,10 @@ class Node:
         `letters` (of one subscription, or how many of each), the test for `superseded` offsets."""
         return self._ports.inspection.inspect(what, about)
 
+    def log_keepers(self, offset: int) -> Sequence[str]:
+        """For operators: the brokers that may still ask for this entry of our log."""
+        return self._ports.log_guard.keepers(offset)
+
     @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""

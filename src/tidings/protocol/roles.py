@@ -270,6 +270,10 @@ class LogGuard(Role):
         """May another broker still ask for this entry of our log?"""
         return False
 
+    def keepers(self, offset: int) -> Sequence[str]:
+        """The brokers that may still ask for this entry of our log, for people."""
+        return ()
+
     def needs_superseded(self, offset: int) -> bool:
         """May another broker still ask for this entry of our log, for a subscription that is owed it though a
         newer one has its key?"""

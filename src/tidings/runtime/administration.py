@@ -22,11 +22,16 @@ from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import TENANT_MARK, Event
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
+from tidings.protocol.delivery.administration import READER
 from tidings.protocol.inputs import EndRetentionHold, EndSubscription, PurgeEntries, SettleDeadLetters
+from tidings.runtime.observing import without_absent
 
 if TYPE_CHECKING:
+    from tidings.runtime.client_connection import ClientConnection
+    from tidings.runtime.local_clients import LocalClient
     from tidings.runtime.secured import Secured
     from tidings.runtime.server import Server
+    from tidings.runtime.sessions import PrincipalSession
 
 LOOKS = ("list", "pins", "letters")  # change nothing, and pages ask for them again and again
 LOOK_SECONDS = 60.0  # between two entries of the audit for the same look of one principal
@@ -107,7 +112,7 @@ class BrokerAdministration:
             return [] if self.webhooks is None else self.webhooks.administered()
         letters = {row["id"]: row["letters"] for row in self._server.node.inspect("letters") or ()}
         wanted = _is_group if kind == "group" else lambda id: not _is_group(id)
-        rows = self._server.node.describe(self._most, wanted)
+        rows = without_absent(self._server, self._server.node.describe(self._most, wanted))
         dead = {id.shown: count for id, count in letters.items()}
         return [{**row, "dead_letters": dead.get(row["subscription"], 0)} for row in rows]
 
@@ -119,10 +124,10 @@ class BrokerAdministration:
         rows = []
         for session in server.sessions.all():
             client, local_client = clients.get(session), local_clients.get(session)
+            if local_client is not None and not local_client.peer.is_shown:
+                continue
             attached = client or local_client
             principal = session.principal
-            visit = None if client is None else client.connection.visit
-            by = "tcp" if client is not None else "gateway" if local_client is not None else session.by
             rows.append(
                 {
                     "session": session.number,
@@ -130,9 +135,7 @@ class BrokerAdministration:
                     "tenant": principal.tenant,
                     "method": str(principal.means),
                     "client": "" if attached is None else attached.address.rpartition("#")[0],
-                    "by": by,
-                    "peer": "" if visit is None else visit.address,
-                    "since": session.since,
+                    **_connection_of(session, client, local_client),
                     **({} if attached is None else self._use_of(attached.address)),
                 }
             )
@@ -148,7 +151,17 @@ class BrokerAdministration:
         return {**self._pinned(), "store": sizes}
 
     def _pinned(self) -> dict[str, Any]:
-        return self._server.node.inspect("pins") or {"pins": []}
+        """With the brokers by name; a pin that nothing is known of stays as it is."""
+        node = self._server.node
+        pinned: dict[str, Any] = node.inspect("pins") or {"pins": []}
+        named = [pin for pin in pinned["pins"] if pin["kind"] != READER]
+        offsets = [pin["offset"] for pin in pinned["pins"] if pin["kind"] == READER]
+        named += [
+            {"kind": "broker", "name": name, "offset": offset}
+            for offset in offsets
+            for name in node.log_keepers(offset)
+        ]
+        return pinned | {"pins": named or pinned["pins"]}
 
     def _inspect(self, about: About) -> dict[str, Any]:
         kind, name = _kind(about), _text(about, "name")
@@ -267,6 +280,21 @@ class BrokerAdministration:
         if offsets and not about.get("dry"):
             self._server.hand(PurgeEntries(tuple(offsets)))
         return {"purged": 0 if about.get("dry") else len(offsets), "matches": len(offsets), "upto": last}
+
+
+def _connection_of(
+    session: PrincipalSession, client: ClientConnection | None, local: LocalClient | None
+) -> dict[str, Any]:
+    """The listener of a session, its peer, whether it is connected now, and since when."""
+    if client is not None:
+        visit = client.connection.visit
+        peer = "" if visit is None else visit.address
+        return {"by": "tcp", "peer": peer, "connected": True, "since": session.since}
+    if local is not None:
+        since = session.since if local.peer.since is None else local.peer.since
+        there = {"peer": local.peer.address, "connected": local.peer.is_connected}
+        return {"by": "gateway", **there, "since": since}
+    return {"by": session.by, "peer": session.peer, "connected": True, "since": session.since}
 
 
 def _named(ids: Iterable[SubscriptionId], name: str) -> SubscriptionId | None:

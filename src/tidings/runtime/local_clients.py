@@ -8,7 +8,7 @@ messages to it pass the gate on the way back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random, SystemRandom
 from time import perf_counter
@@ -27,6 +27,7 @@ from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.client_connection import owner_of
 from tidings.runtime.client_ingress import ClientIngress
+from tidings.runtime.client_peer import ClientPeer
 from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings, WriteCoalescer
 from tidings.runtime.driver import Driver, EffectHandler
@@ -129,6 +130,7 @@ class LocalClient:
         self._ended = ended
         self.session = session
         self._principal = session.principal
+        self.peer = ClientPeer()
         self._turn, self._driver = turn, turn.driver
         self._guard = guard
         self._reading = reading
@@ -261,6 +263,9 @@ class LocalClients:
     def limits(self) -> ResourceLimits:
         return self._host.resources
 
+    def now(self) -> float:
+        return self._host.clock.now()
+
     def bus(self, name: str) -> Bus:
         """A client of this principal; open it to begin."""
         return Bus(self, name)
@@ -270,11 +275,12 @@ class LocalClients:
         address = f"{client}#{self._names}"
         machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)  # noqa: S311 - names
         driver = Driver(client, machine, self._host.clock, record=_nothing, on_effect=on_effect, timed=False)
-        channel = LocalChannel(machine)
+        channel, peer = LocalChannel(machine), ClientPeer()
         passes_by = channel.receive
 
         def come_in() -> None:
             local_client = self._host.admit_local_client(client, self._principal, say, again, ended)
+            local_client.peer = peer
             self._local_clients[address] = (driver, local_client, channel)
             channel.send = local_client.receive_all
             driver.link_up(self._host.name, local_client.receive, features=ALL_FEATURES)
@@ -352,6 +358,32 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
     client = local_clients.local_client(bus._address)
     return 0.0 if client is None else client.charge(received_bytes, seconds)
+
+
+def peer_of(bus: Bus) -> ClientPeer:
+    """The connection behind the guest of this bus, for its gateway to keep up to date."""
+    local_clients = bus._broker
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
+    client = local_clients.local_client(bus._address)
+    return ClientPeer() if client is None else client.peer
+
+
+def note_connection(bus: Bus, address: str) -> None:
+    """A connection from this address carries the guest of this bus from now on."""
+    local_clients = bus._broker
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
+    peer_of(bus).connect(address, local_clients.now())
+
+
+def absent(clients: Iterable[LocalClient]) -> frozenset[str]:
+    """The addresses of those that no connection carries now, though one did."""
+    return frozenset(each.address for each in clients if each.peer.is_connected is False)
+
+
+def connection_figures(clients: Collection[LocalClient]) -> dict[str, int]:
+    """Counters for people: all clients, and the connections that gateways have for them."""
+    connected = sum(each.peer.is_connected is True and not each.peer.is_pooled for each in clients)
+    return {"local clients": len(clients), "gateway connections": connected}
 
 
 def inbox_of(bus: Bus) -> str:

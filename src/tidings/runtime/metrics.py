@@ -78,7 +78,13 @@ KNOWN = {
     ),
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
     "unknown messages": Metric("unknown_messages", "Messages of an unknown type.", True),
-    "connections": Metric("client_connections", "Clients that are connected."),
+    "connections": Metric("client_connections", "Clients of Tidings' own protocol that are connected."),
+    "gateway connections": Metric(
+        "gateway_connections", "Connections of MQTT clients, HTTP streams and WebSockets."
+    ),
+    "local clients": Metric(
+        "local_clients", "Clients that gateways have in the broker, with those of absent MQTT sessions."
+    ),
     "connections handed over": Metric(
         "connections_handed_over", "Connections that went to another process of the unit.", True
     ),

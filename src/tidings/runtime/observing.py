@@ -17,6 +17,7 @@ from tidings.errors import RefusedError
 from tidings.model.event import TENANT_MARK, Event
 from tidings.model.subscription import OWNER_MARK, Subscription, SubscriptionId
 from tidings.runtime.archives import no_archive
+from tidings.runtime.local_clients import absent
 from tidings.security.interfaces import Guard
 
 if TYPE_CHECKING:
@@ -56,15 +57,26 @@ def answers_of(server: Server, guard: Guard[Any] | None) -> dict[str, Callable[[
         wanted, longest = about.get("search"), server.resources.client.name
         if not isinstance(wanted, str | None) or len(wanted or "") > longest:
             raise RefusedError(f"a search is a text of at most {longest} characters (limit `name`)")
+        sees = None if view.is_whole else view.subscription
         if wanted:
-            return server.node.describe(limit, _found(server, view, wanted.casefold()))
-        return server.node.describe(limit, None if view.is_whole else view.subscription)
+            sees = _found(server, view, wanted.casefold())
+        return without_absent(server, server.node.describe(limit, sees))
 
     return {
         "figures": lambda about, principal: figures(server, server.figures, view_of(guard, principal)),
         "subscriptions": subscriptions,
         "archive": lambda about, principal: no_archive(server.node),
     }
+
+
+def without_absent(server: Server, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of subscriptions whose `listeners` are those that a connection carries now: the client of an MQTT
+    session stays attached while its device is away."""
+    if away := absent(server._local_clients):
+        held = server.node.inspect("consumers", away) or {}
+        for row in rows:
+            row["listeners"] = max(0, row["listeners"] - held.get(row["subscription"], 0))
+    return rows
 
 
 def _found(server: Server, view: ObservedScope, wanted: str) -> Callable[[SubscriptionId], bool]:

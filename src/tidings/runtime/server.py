@@ -50,7 +50,7 @@ from tidings.runtime.handshake import Handshake
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.intake import Intake
 from tidings.runtime.kernels import prepare_in_background
-from tidings.runtime.local_clients import LocalClient, PublishTurn
+from tidings.runtime.local_clients import LocalClient, PublishTurn, connection_figures
 from tidings.runtime.messages import (
     BESIDE,
     HANDSHAKE,
@@ -503,7 +503,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
-            "local clients": len(self._local_clients),
+            **connection_figures(self._local_clients),
             "handshakes": len(self.handshake),
             "unfinished bytes": self._unfinished.bytes,
             **self._neighbours.figures(self.node.neighbours),

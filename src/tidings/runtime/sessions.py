@@ -30,7 +30,7 @@ End = Callable[[str], None]  # called once with the reason, when the session has
 class PrincipalSession:
     """One session of one principal. `close` it when its listener has ended it."""
 
-    __slots__ = ("_all", "by", "end", "number", "principal", "since", "standing")
+    __slots__ = ("_all", "by", "end", "number", "peer", "principal", "since", "standing")
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class PrincipalSession:
         since: float = 0.0,
         number: int = 0,
         by: str = "other",
+        peer: str = "",
     ) -> None:
         self.principal = principal
+        self.peer = peer  # address of a listener's own connection, where no client of the broker has one
         self.by = by  # the listener, where no client of the broker says it
         self.since = since
         self.number = number  # of all sessions of this process
@@ -65,7 +67,7 @@ class PrincipalSessions:
         self._looking: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[Any], None] = lambda principal: None  # called for each that was ended here
 
-    def open(self, principal: Any, end: End, by: str = "other") -> PrincipalSession:
+    def open(self, principal: Any, end: End, by: str = "other", peer: str = "") -> PrincipalSession:
         """Raises `RefusedError` when the principal does not stand."""
         standing = self._standing(principal)
         until = until_of(principal)
@@ -74,7 +76,8 @@ class PrincipalSessions:
                 raise RefusedError(EXPIRED, hint="get a new one")
             self._look_later()
         self._last += 1
-        session = PrincipalSession(principal, standing, end, self._open, self._clock.now(), self._last, by)
+        now = self._clock.now()
+        session = PrincipalSession(principal, standing, end, self._open, now, self._last, by, peer)
         self._open[session] = None
         return session
 

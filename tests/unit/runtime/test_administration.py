@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tidings
 from tidings.errors import ClosedError, InputError, RefusedError
+from tidings.runtime.administration import BrokerAdministration
 from tidings.runtime.service import Service
 from tidings.runtime.settings import read_settings
 from tidings.security.credentials import PasswordCredentials
@@ -128,6 +130,43 @@ def test_a_durable_subscription_of_another_is_found_as_the_pin_and_ended(service
             assert (await root.inquire("admin", do="pins"))["pins"] == []
             with pytest.raises(InputError, match="has no subscription 'ann/old'"):
                 await root.inquire("admin", do="end", kind="subscription", name="ann/old")
+
+    play(story())
+
+
+def test_a_session_counts_the_events_that_were_published_one_by_one_and_together(service: Service) -> None:
+    """Only those that came to the broker with others of one input were counted."""
+
+    async def story() -> None:
+        async with service, connect(service, "market") as market, connect(service, "root") as root:
+            for n in range(3):
+                await market.publish({"n": n})
+            await market.publish_many([{"n": n} for n in range(20)])
+            rows = (await root.inquire("admin", do="list", kind="session"))["rows"]
+            assert {row["principal"]: row["published"] for row in rows} == {"market": 23, "root": 0}
+            assert service.figures()["published"] == 23
+
+    play(story())
+
+
+def test_pins_name_the_broker_that_has_not_acknowledged(service: Service) -> None:
+    """`reader: a replay, or a broker that has not acknowledged it` named neither."""
+    server = service.server
+    unnamed = {"kind": "reader", "name": "a replay, or a broker that has not acknowledged it", "offset": 7}
+    replay = {"kind": "replay", "name": "ann/late", "offset": 7}
+
+    async def story() -> None:
+        async with service:
+            for pins, keepers, named in (
+                ([unnamed], ["b2", "b3"], [("broker", "b2"), ("broker", "b3")]),
+                ([unnamed, replay], [], [("replay", "ann/late")]),
+                ([unnamed], [], [("reader", unnamed["name"])]),
+            ):
+                node = SimpleNamespace(
+                    inspect=lambda what, pins=pins: {"pins": pins}, log_keepers=lambda offset, k=keepers: k
+                )
+                found = BrokerAdministration(SimpleNamespace(node=node, resources=server.resources), None)  # type: ignore[arg-type]
+                assert [(pin["kind"], pin["name"]) for pin in found._pinned()["pins"]] == named
 
     play(story())
 

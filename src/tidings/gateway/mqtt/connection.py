@@ -47,7 +47,7 @@ from tidings.gateway.mqtt.turns import SHORT_READ, BatchSize
 from tidings.gateway.mqtt.wills import delay_of
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.admission import AdmittedConnection
-from tidings.runtime.local_clients import DEAREST, SLICE, charge, inbox_of
+from tidings.runtime.local_clients import DEAREST, SLICE, charge, inbox_of, note_connection
 
 if TYPE_CHECKING:
     from tidings.gateway.mqtt.listener import MqttListener
@@ -202,13 +202,15 @@ class MqttConnection:
         if self._wire.is_closing():  # the peer is gone, and its address with it
             return
         try:
-            principal = await self._listener.proved(connect, origin_of(self._wire))
+            origin = origin_of(self._wire)
+            principal = await self._listener.proved(connect, origin)
             session, present = await self._listener.session(principal, connect, self)
         except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
             self._refuse(reason_of(error, connect))
             return
         self._visit.serve()
+        note_connection(session.bus, origin.peer)
         key = key_of(principal, connect.client_id)
         self._session, self._will = session, connect.will
         session.on_refused = lambda: self.end(Reason.NOT_AUTHORISED)

@@ -46,7 +46,7 @@ from tidings.gateway.mqtt.wills import PendingWills, StoredWill, delay_of
 from tidings.gateway.serving import bind
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 from tidings.runtime.admission import AdmittedConnection, SocketListener
-from tidings.runtime.local_clients import LocalClientHost, LocalClients
+from tidings.runtime.local_clients import LocalClientHost, LocalClients, peer_of
 
 log = logging.getLogger("tidings.gateway")
 
@@ -248,6 +248,7 @@ class MqttListener:
 
     async def _left(self, key: SessionKey, session: MqttSession) -> None:
         await session.detach()
+        peer_of(session.bus).leave()
         if self._sessions.get(key) is not session:
             return
         session.left_at = self._host.clock.now()

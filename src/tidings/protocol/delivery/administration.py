@@ -15,7 +15,8 @@ Rules
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -41,6 +42,7 @@ from tidings.protocol.slots import Ports
 
 ADMINISTERED = (AdminInput, PrincipalRevoked)
 ENDED = "an operator ended it"
+READER, UNNAMED = "reader", "a replay, or a broker that has not acknowledged it"  # a pin without a name
 
 
 class Administration:
@@ -115,6 +117,8 @@ class Administration:
             return self.letters(about)
         if what == "client":
             return self.client(about)
+        if what == "consumers":
+            return self.consumers(about)
         if what == "uncounted":
             return self.uncounted()
         if what == "counted":
@@ -159,8 +163,7 @@ class Administration:
             until = None if entry.ends_at == inf else entry.ends_at
             pins.append({"kind": "lifetime", "name": entry.source, "offset": oldest, "until": until})
         if entry is not None and not pins and index.is_pinned(oldest):
-            reader = "a replay, or a broker that has not acknowledged it"
-            pins.append({"kind": "reader", "name": reader, "offset": oldest})
+            pins += self._readers(oldest, most)
         pins.sort(key=lambda pin: (pin["offset"], pin["kind"], pin["name"]))
         return {
             "log": index.log,
@@ -170,6 +173,17 @@ class Administration:
             "accepted": None if entry is None else entry.accepted,
             "pins": pins[: self._ports.limits.described_subscriptions],
         }
+
+    def _readers(self, offset: int, most: int | None) -> list[dict[str, Any]]:
+        """The replays that may have to read this entry, and one row for the brokers that have not
+        acknowledged it. Of many subscriptions no replay is looked for."""
+        states = self._registry.states
+        replays = [
+            {"kind": "replay", "name": state.id.shown, "offset": offset}
+            for state in (() if most is not None and len(states) > most else states.values())
+            if state.own.state is REPLAYING and state.own.next <= offset
+        ]
+        return [*replays, {"kind": READER, "name": UNNAMED, "offset": offset}]
 
     def client(self, address: str) -> dict[str, int] | None:
         """Use of one client's link; None: the link is not there."""
@@ -183,6 +197,12 @@ class Administration:
             "published": session.published,
             "waiting": sum(state.backlog() for state in states),
         }
+
+    def consumers(self, addresses: Iterable[str]) -> Counter[str]:
+        """Number of consumers that the clients of these links have, by the shown name of a subscription."""
+        sessions = self._registry.sessions
+        found = (session for address in addresses if (session := sessions.get(address)) is not None)
+        return Counter(member.subscription.id.shown for each in found for member in each.members.values())
 
     def holds(self) -> list[dict[str, Any]]:
         return self._jobs.holding.described()

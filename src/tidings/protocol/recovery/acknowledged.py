@@ -460,6 +460,10 @@ class AcknowledgedRecovery(Recovery):
         progress_of = self.own().progress_by_link
         return any(link not in progress_of or progress_of[link].wants(offset) for link in self.peers())
 
+    def keepers(self, offset: int) -> Sequence[str]:
+        progress_of = self.own().progress_by_link
+        return [link for link in self.peers() if link not in progress_of or progress_of[link].wants(offset)]
+
     def needs_superseded(self, offset: int) -> bool:
         return self.reports.pins_superseded(offset)
 

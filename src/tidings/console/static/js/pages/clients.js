@@ -16,7 +16,7 @@ export default function clients({ session, asking }) {
     columns: [
       { name: "Principal", of: (r) => r.principal, cell: (r) => h("div", null, h("div", { class: "name" }, r.principal || "anonymous"), r.tenant && chip(r.tenant)) },
       { name: "Client", of: (r) => r.client, cell: (r) => r.client || "–" },
-      { name: "By", of: (r) => r.by, cell: (r) => `${r.by}, ${r.method}${r.peer ? ` from ${r.peer}` : ""}` },
+      { name: "By", of: (r) => r.by, cell: (r) => h("span", null, `${r.by}, ${r.method}${r.peer ? ` from ${r.peer}` : ""} `, r.connected === false && chip("absent")) },
       { name: "Since", of: (r) => r.since, cell: (r) => h("span", { title: clock(r.since) }, ago(r.since, Date.now() / 1000)) },
       { name: "Broker", of: (r) => r.broker, cell: (r) => r.broker },
       { name: "Published / s", right: true, of: (r) => r.publishing || 0, cell: (r) => count(r.publishing) },
