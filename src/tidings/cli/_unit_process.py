@@ -18,6 +18,7 @@ import msgspec
 
 from tidings.console.listeners import ConsoleGateways
 from tidings.errors import TidingsError
+from tidings.runtime.authority import with_revoked
 from tidings.runtime.process import run
 from tidings.runtime.server import Server
 from tidings.runtime.service import Service
@@ -46,9 +47,12 @@ def main() -> int:
 def _service(task: dict[str, Any]) -> Service:
     unit = task["unit"] | {"secret": base64.b64decode(task["unit"]["secret"])}
     config = Path(task["config"]) if task["config"] else None
+    certs = Path(task["certs"]) if task["certs"] else None
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, fields=task["said"])
+        return with_revoked(
+            lambda stated: read_settings(config, environment=os.environ, fields=stated), task["said"], certs
+        )
 
     return Service(read(), again=read, gateways=ConsoleGateways, unit=msgspec.convert(unit, UnitMember))
 

@@ -32,7 +32,9 @@ DevOption = Annotated[
 ]
 CertsOption = Annotated[
     Path | None,
-    typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
+    typer.Option(
+        "--certs", metavar="DIR", help="TLS by NAME.pem, NAME.key and revoked.txt there (`tidings certs`)."
+    ),
 ]
 ConsoleOption = Annotated[
     bool, typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 by default.")
@@ -137,7 +139,8 @@ def broker(
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
     }
-    _serve(config, {key: value for key, value in fields.items() if value is not None}, as_json=as_json)
+    stated = {key: value for key, value in fields.items() if value is not None}
+    _serve(config, stated, certs=certs, as_json=as_json)
 
 
 def _development(config: Path | None) -> dict[str, Any]:
@@ -154,18 +157,22 @@ def _certified(folder: Path, name: str | None) -> dict[str, str]:
     return {f"tls.{setting}": str(folder / file) for setting, file in of.items()}
 
 
-def _serve(config: Path | None, fields: dict[str, Any], *, as_json: bool) -> None:
+def _serve(config: Path | None, fields: dict[str, Any], *, certs: Path | None = None, as_json: bool) -> None:
     from tidings.console.listeners import ConsoleGateways
+    from tidings.runtime.authority import with_revoked
     from tidings.runtime.processes import refuse_store_of_unit
     from tidings.runtime.service import Service
     from tidings.runtime.settings import read_settings
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, fields=fields)
+        return with_revoked(
+            lambda stated: read_settings(config, environment=os.environ, fields=stated), fields, certs
+        )
 
     settings = read()
     if settings.processes > 1:
-        _serve_unit(settings, {"config": str(config) if config else None, "said": fields}, as_json=as_json)
+        task = {"config": str(config) if config else None, "said": fields}
+        _serve_unit(settings, task | {"certs": str(certs) if certs else None}, as_json=as_json)
         return
     refuse_store_of_unit(settings)
     run_service(Service(settings, again=read, gateways=ConsoleGateways), as_json=as_json)

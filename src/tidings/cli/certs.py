@@ -79,7 +79,10 @@ def revoke(
         print_json({"revoked": str(listed), "name": name})
         return
     print(f"revoked     {name}, in {listed}")
-    print("name that file in tls.revoked of every broker, and send each SIGHUP: open connections are closed")
+    print(
+        "every broker needs that file: as --certs DIR/revoked.txt, or named in tls.revoked; "
+        "send each SIGHUP: open connections are closed"
+    )
 
 
 def _say(made: IssuedCertificate, as_json: bool) -> None:

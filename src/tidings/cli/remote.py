@@ -7,7 +7,7 @@ machine and kept by shells.
     TIDINGS_NAME            the client's name
     TIDINGS_USER            with TIDINGS_PASSWORD or TIDINGS_PASSWORD_FILE: a password (SCRAM-SHA-256)
     TIDINGS_TOKEN           or TIDINGS_TOKEN_FILE: a signed token
-    TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate
+    TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate, whose name is the client's
     TIDINGS_AUTHORITY       the trusted authority of the broker's certificate
 """
 
@@ -37,7 +37,12 @@ Broker = Annotated[
 ]
 Name = Annotated[
     str,
-    typer.Option("--name", "-n", envvar="TIDINGS_NAME", help="Name of this client (TIDINGS_USER, else cli)."),
+    typer.Option(
+        "--name",
+        "-n",
+        envvar="TIDINGS_NAME",
+        help="Name of this client (TIDINGS_USER, else that of the certificate, else cli).",
+    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the broker to answer.")]
 
@@ -56,12 +61,13 @@ def bus(broker: str, name: str = "", *, timeout: float | None = None) -> tidings
     each answer."""
     given = os.environ
     _check_address(broker)  # report a wrong one before a secret is read
+    shown = credentials(given)
     made = tidings.connect(
         broker,
-        name=name or given.get("TIDINGS_USER") or "cli",
+        name=name or given.get("TIDINGS_USER") or getattr(shown, "name", "") or "cli",
         timeout=CONNECT_SECONDS if timeout is None else timeout,
         call_timeout=ANSWER_SECONDS if timeout is None else timeout,
-        credentials=credentials(given),
+        credentials=shown,
         tls=tls_context(given, broker),
     )
     _made.append((broker, made))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,8 @@ from tidings.security.principal import checked_name
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+    from tidings.runtime.settings import BrokerSettings
 
 AUTHORITY = "authority"
 AUTHORITY_DAYS = 3650
@@ -101,6 +104,19 @@ def revoke(folder: Path, name: str) -> Path:
     with listed.open("a", encoding="utf-8") as file:
         file.write(f"{certificate.serial_number:X}  # {name}, {datetime.now(UTC):%Y-%m-%d}\n")
     return listed
+
+
+def with_revoked(
+    read: Callable[[dict[str, Any]], BrokerSettings], fields: dict[str, Any], folder: Path | None
+) -> BrokerSettings:
+    """The settings of a broker that takes its certificates from this folder, with the folder's list of
+    revoked ones unless they name another. The list may come after the broker's start, so each reading looks
+    for it."""
+    settings = read(fields)
+    listed = None if folder is None else folder / REVOKED
+    if listed is None or settings.tls.revoked or not listed.exists():
+        return settings
+    return read({**fields, "tls.revoked": str(listed)})
 
 
 def _checked(name: str) -> str:

@@ -48,7 +48,7 @@ def connect(
 
     `path` is a directory for what is to survive the process; without it everything lives in memory.
     `name` says who this client is: with the name of a subscription, the subscription's identity. It is the
-    name in the credentials by default, else `local`.
+    name in the credentials by default (of a certificate: its own), else `local`.
     `record` writes a history (a file name, or a recorder). `seed` makes a run repeatable, and `clock`
     gives tests a time of their own. `on_connected` and `on_disconnected` are called with the new state of
     the connection, whose `broker` and `reason` say more; `Bus.state` has the same.
@@ -57,9 +57,11 @@ def connect(
     a remote broker, and no limit (None) with one in this process. Further options are those of
     `DeliverySettings`; of a remote broker `timeout` (seconds for the first connection), `patience` (seconds
     for a broker to come back before another address is tried), `tenant`, `credentials`, `tls` (an SSL
-    context; by default of the files that TIDINGS_AUTHORITY, TIDINGS_CERTIFICATE and TIDINGS_KEY name) and
-    `network`.
+    context; by default of the files that TIDINGS_AUTHORITY, TIDINGS_CERTIFICATE and TIDINGS_KEY name, and
+    then the certificate is the credentials where none are given) and `network`.
     """
+    if address is not None:
+        _show_certificate(str(address), settings)
     if name is None:
         name = getattr(settings.get("credentials"), "name", "") or NAME
     if not name:
@@ -74,6 +76,20 @@ def connect(
     if on_disconnected is not None:
         bus.on_disconnected(on_disconnected)
     return bus
+
+
+def _show_certificate(address: str, options: dict[str, Any]) -> None:
+    """The certificate of the environment, which TLS shows to the broker, proves its name: where no other
+    credentials are given, and for `CertificateCredentials()` without a name."""
+    from tidings.runtime.environment import certificate_name
+    from tidings.security.credentials import CertificateCredentials
+
+    if options.get("tls") is not None or not os.environ.get("TIDINGS_CERTIFICATE"):
+        return
+    credentials = options.get("credentials")
+    is_unnamed = isinstance(credentials, CertificateCredentials) and not credentials.name
+    if is_unnamed or (credentials is None and "tidings+tls://" in address):
+        options["credentials"] = CertificateCredentials(certificate_name(os.environ))
 
 
 def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInterface:

@@ -5,7 +5,7 @@ everyone on the machine, and kept by shells, plans and logs.
 
     TIDINGS_USER            with TIDINGS_PASSWORD or TIDINGS_PASSWORD_FILE: a password (SCRAM-SHA-256)
     TIDINGS_TOKEN           or TIDINGS_TOKEN_FILE: a signed token
-    TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate
+    TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate, whose name is the client's
     TIDINGS_AUTHORITY       the trusted authority of the broker's certificate
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from tidings.errors import SettingsError
 from tidings.runtime.dialling import parse_addresses
+from tidings.security.certificates import name_in
 from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
 from tidings.security.interfaces import Credentials, NoCredentials
 
@@ -32,8 +33,16 @@ def credentials(given: Mapping[str, str]) -> Credentials:
             raise SettingsError("there is a password and no user", hint="set TIDINGS_USER")
         return PasswordCredentials(user, password)
     if given.get("TIDINGS_CERTIFICATE"):
-        return CertificateCredentials()
+        return CertificateCredentials(certificate_name(given))
     return NoCredentials()
+
+
+def certificate_name(given: Mapping[str, str]) -> str:
+    """Name in the certificate of the environment; empty without one, or when TLS will say what is wrong."""
+    try:
+        return name_in(Path(given["TIDINGS_CERTIFICATE"]).read_text(encoding="ascii"))
+    except (KeyError, OSError, UnicodeDecodeError):
+        return ""
 
 
 def tls_context(given: Mapping[str, str], broker: str) -> Any:

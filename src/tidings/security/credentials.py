@@ -75,6 +75,10 @@ class TokenCredentials(_OneWord):
 
 
 class CertificateCredentials(_OneWord):
-    """The certificate that was shown to TLS."""
+    """The certificate that was shown to TLS. `name` is that of the certificate, where it is known: the
+    client's name unless it is given another."""
 
     mechanism = str(ProofMethod.CERTIFICATE)
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name

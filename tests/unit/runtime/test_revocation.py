@@ -12,8 +12,9 @@ from tests.unit.runtime.test_service import connect, play, running, settings
 from tidings.errors import RefusedError, SettingsError
 from tidings.language import parse_filter
 from tidings.runtime import tls
-from tidings.runtime.authority import revoke
-from tidings.runtime.settings import read_settings
+from tidings.runtime.authority import revoke, with_revoked
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, read_settings
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.scram import make_key
 
@@ -59,6 +60,36 @@ def test_a_certificate_that_is_revoked_is_cut_off_at_a_reload_and_not_let_in_aga
                 assert ann.state == "up", "a password is not a certificate"
                 with pytest.raises(RefusedError, match="was revoked"):
                     await connect(service, "root", **showing(folder, "root"))
+
+    play(story())
+
+
+def test_the_folder_of_certificates_brings_its_list_of_revoked_ones(certs: Path, home: Path) -> None:
+    """`--certs DIR` did not read DIR/revoked.txt: a revoked client published on after SIGHUP."""
+
+    async def story() -> None:
+        folder = own_certs(certs, home)
+        (folder / "revoked.txt").unlink()
+
+        def read() -> BrokerSettings:
+            return with_revoked(lambda fields: settings(home, folder, **fields), {}, folder)
+
+        assert read().tls.revoked == "", "no list is there yet"
+        async with (
+            Service(read(), again=read) as service,
+            connect(service, "root", **showing(folder, "root")) as root,
+        ):
+            ended: list[str] = []
+            root.watch(ended.append)
+            revoke(folder, "root")
+            assert service.reload()
+            while "refused" not in ended:
+                await asyncio.sleep(0)
+        other = home / "other.txt"
+        other.write_text("")
+        named = {"tls.revoked": str(other)}
+        stated = with_revoked(lambda fields: settings(home, folder, **fields), named, folder)
+        assert stated.tls.revoked == str(other), "a list that is named goes before"
 
     play(story())
 

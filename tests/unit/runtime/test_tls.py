@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tidings
+from tidings.cli import remote
 from tidings.errors import SettingsError
 from tidings.runtime import tls
 from tidings.runtime.authority import issue, make_authority
@@ -172,5 +173,15 @@ def test_connect_trusts_the_authority_of_the_environment(
                 monkeypatch.setenv(f"TIDINGS_{variable}", str(certs / file))
             async with tidings.connect(service.server.address, **by_certificate) as bus:
                 await bus.publish({"n": 1})
+            shown = {"credentials": CertificateCredentials()}
+            for more in ({}, shown):  # the name of the certificate, not `local`
+                async with tidings.connect(service.server.address, timeout=60, **more) as bus:
+                    assert bus.name == "ann"
+                    await bus.publish({"n": 2})
+            command = remote.bus(service.server.address)
+            assert command.name == "ann"
+            remote._made.clear()
+            async with command:
+                await command.publish({"n": 3})
 
     asyncio.run(story())
