@@ -77,7 +77,11 @@ def _judged(history: list[str], spark: bool, **settings: Any) -> CheckReport:
         tell = say if errors().is_terminal else None
         return check_on_spark(history, matcher=MatchingEngine, say=tell, **settings)
     if len(history) > 1:
-        raise typer.BadParameter("several files are one history with --spark only", param_hint="HISTORY")
+        raise typer.BadParameter(
+            "several files are one history with --spark only; join files of JSON lines first "
+            "(cat a.jsonl b.jsonl > all.jsonl)",
+            param_hint="HISTORY",
+        )
     from tidings.history.check import check as judged
 
     return judged(history[0], matcher=MatchingEngine, instances=True, **settings)

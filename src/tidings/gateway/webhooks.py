@@ -14,7 +14,7 @@ Rules
 - It sends as long as its principal stands. When that session ends (the user is disabled, its token has
   expired) it stops at once, tries to open another one every second, and goes on where it was. It does not
   while it is held: then another worker may take its place.
-- With a secret each request is signed: `TidingsDataSource-Signature: t=SECONDS,v1=HEX` where HEX is the
+- With a secret each request is signed: `Tidings-Signature: t=SECONDS,v1=HEX` where HEX is the
   HMAC-SHA256 of `SECONDS.` and the body. The id of the event tells a sink what it had before.
 """
 

@@ -282,7 +282,8 @@ class Service:
         pending = changed(self._begun, new)  # what was changed back needs none
         waiting = [name for name in pending if name not in LIVE and not name.startswith("log.")]
         self.settings = new
-        log.info("reloaded; changed: %s", ", ".join(differs) or "nothing but the users file, perhaps")
+        files = "no setting; the users file, certificates and revocations were read again"
+        log.info("reloaded; changed: %s", ", ".join(differs) or files)
         if waiting:
             log.warning("these need a restart to take effect: %s", ", ".join(waiting))
         return True
