@@ -38,8 +38,7 @@ class ConsoleActs:
         self._guard.administer(visitor.principal, str(query["do"]))
         about = {name: query[name] for name in ("do", "kind", "name") if query.get(name)}
         watch = await self._watches.of(visitor)
-        if not watch.last:
-            await watch.look()
+        await watch.find_brokers()
         if broker := query.get("broker"):
             return _json(await watch.network.one(broker, "admin", about))
         answers = await watch.network.ask("admin", lambda name: about)
@@ -54,8 +53,7 @@ class ConsoleActs:
         if do not in ACTS:
             raise InputError(f"no act is called {do!r}", hint=f"one of {', '.join(ACTS)}")
         watch = await self._watches.of(visitor)
-        if not watch.last:
-            await watch.look()
+        await watch.find_brokers()
         about: dict[str, Any] = {"do": do} | {name: fields[name] for name in FIELDS if name in fields}
         return _json(await watch.network.one(text_of(fields, "broker"), "admin", about))
 

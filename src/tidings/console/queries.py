@@ -118,8 +118,7 @@ class ConsoleQueries:
     async def _know_brokers(self, visitor: Visitor) -> None:
         """For a visitor without an open live stream: find the brokers first."""
         watch = await self._watches.of(visitor)
-        if not watch.last:
-            await watch.look()
+        await watch.find_brokers()
 
     # -- filters ----------------------------------------------------------------------------------
 

@@ -55,8 +55,7 @@ class Verdicts:
     async def answer(self, request: Request, visitor: Visitor) -> Response:
         del request
         watch = await self._watches.of(visitor)
-        if not watch.last:
-            await watch.look()
+        await watch.find_brokers()
         async with self._turn:
             known = self._known.setdefault(visitor, {})
             while len(self._known) > MOST_VISITORS:

@@ -30,6 +30,7 @@ KEPT_TICKS = 600  # of the whole network, for plots: ten minutes at a look a sec
 MOST_KNOWN = 10_000  # brokers; names that are gone are forgotten with the rest
 KEPT_CHANGES = 200
 LINGER_SECONDS = 60.0
+KNOWN_SECONDS = 5.0  # for which the brokers that a look found are those of a script's requests
 MOST_WORDS = 500  # names and topics that are remembered for completion
 RECENT = 12  # events that a look names of each broker
 RATE_SECONDS = 180.0  # over which the pace of a slow consumer is averaged: credit comes back in batches
@@ -143,6 +144,12 @@ class NetworkWatch:
         """One after the other: a look is compared with the one before it."""
         async with self._looking:
             return await self._looked()
+
+    async def find_brokers(self) -> None:
+        """Look for the brokers, unless an open page does so all the time or a look was made just now: a
+        script that asks again and again sees those that joined meanwhile."""
+        if not self.last or (not self._viewers and self._now() - self._before_at > KNOWN_SECONDS):
+            await self.look()
 
     async def _looked(self) -> dict[str, Any]:
         answers = await self.network.walk("figures")

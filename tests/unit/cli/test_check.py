@@ -124,3 +124,9 @@ def test_stories_may_hold_any_text(tmp_path: Path, check: Check) -> None:
     code, out, _ = check(str(path))
     assert code == 1
     assert "[red]eve[/] received [bold]" in " ".join(out.split())
+
+
+def test_several_files_are_joined_first(check: Check, tmp_path: Path) -> None:
+    code, _, told = check(str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"))
+    assert code == 2
+    assert "cat a.jsonl" in " ".join(told.split())

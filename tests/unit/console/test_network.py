@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from tests.unit.runtime import test_service as whole
 from tests.unit.runtime.test_service import SECRET, USERS, play, settings
 
+from tidings.console import watch
 from tidings.console.listeners import ConsoleGateways
 from tidings.runtime import tls
 from tidings.runtime.service import Service
@@ -90,7 +92,9 @@ def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: P
     play(story())
 
 
-def test_scripts_reach_every_broker_by_the_credentials_of_their_request(certs: Path, home: Path) -> None:
+def test_scripts_reach_every_broker_by_the_credentials_of_their_request(
+    certs: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other brokers said "this broker asks who you are", and those behind them were not even named."""
     (home / "users.toml").write_text(USERS + OPS)
     more = {"console.listen": "127.0.0.1:0"}
@@ -115,6 +119,13 @@ def test_scripts_reach_every_broker_by_the_credentials_of_their_request(certs: P
                     assert (set(listed["brokers"]), listed["problems"]) == ({"b1", "b2"}, {})
                     names = {(row["broker"], row["principal"]) for row in listed["rows"]}
                     assert names >= {("b2", "ops"), ("b2", "token-user")}, "each in its own name"
+                    joining = settings(home, certs, name="b3", join=[one.server.address])
+                    monkeypatch.setattr(watch, "KNOWN_SECONDS", 0.0)
+                    async with Service(joining) as three:
+                        while not (three.server.links and len(one.server.links) == 2):
+                            await asyncio.sleep(0)
+                        listed = await asked(client, "/api/admin", basic, do="list", kind="session")
+                        assert set(listed["brokers"]) == {"b1", "b2", "b3"}, "one that joined later"
                     wrong = {"authorization": f"Basic {b64encode(b'ops:wrong').decode()}"}
                     assert (await client.get("/api/past", headers=wrong)).status_code == 401
 

@@ -82,6 +82,8 @@ async def _three(folder: Path) -> None:
             event = await news.get(timeout=120)
             assert event.attributes["x"] == 1
             assert event.position == receipt.position, "one log, whichever member"
+        rows = [row for service in services for row in service.administration.sessions()]
+        assert sum(row.get("published", 0) for row in rows if row["client"] == "p") == 1
         figures = services[1].figures()
         assert (figures["members"], figures["group committed"]) == (3, 1)
         assert sorted(services[2].server.links) == ["d1", "d2"], "it was told of d1 alone, and heard of d2"

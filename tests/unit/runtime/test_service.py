@@ -54,7 +54,7 @@ key_file = "secret.txt"
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certs")
     make_authority(folder)
-    for name in ("b1", "b2"):
+    for name in ("b1", "b2", "b3"):
         issue(folder, name, hosts=("127.0.0.1",), broker=True)
     for name in ("root", "b9"):
         issue(folder, name)
