@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation._suites import Defect
 
 ARCHIVES = ("tests/meeting/test_archive_subscription.py",)
+LABELS = ("tests/unit/protocol/test_redelivery_labels.py",)
 MOVED = (
     "tests/unit/store/test_rocks.py::"
     "test_a_store_that_was_moved_away_writes_nothing_into_the_one_in_its_place",
@@ -42,4 +43,19 @@ RESTORES = (
     # a redelivery is forgotten over a restart
     Defect("protocol/delivery/oversized.py", "each.is_large or each.is_redelivered", "each.is_large",
         by=("tests/unit/runtime/test_administration.py::test_a_redelivery_outlives_the_broker",)),
+    # every first delivery after a restart is called a redelivery
+    Defect("protocol/delivery/registry.py", "self._index.end if sent is None else sent.get(cursor.log, 0)",
+        "self._index.end", by=LABELS),
+    # what a listener had when the broker crashed passes for never sent
+    Defect("protocol/delivery/subscription_state.py", "if self.has_members:\n            return None",
+        "if False:\n            return None", by=LABELS),
+    # what was left uncommitted passes for committed
+    Defect("protocol/client_history.py", "if not each.is_committed]\n    yield from given_back",
+        "if False]\n    yield from given_back", by=LABELS),
+    # a row that is called a redelivery is believed
+    Defect("history/repeats.py", "found[number] = _explains(", "found[number] = True or _explains(",
+        by=("tests/unit/history/test_repeats.py",)),
+    # a broker that restarted is taken for one that an event never reached
+    Defect("runtime/delivery_verdict.py", "(reach is not None and reach >= ago)", "True",
+        by=("tests/unit/runtime/test_delivery_verdict.py",)),
 )  # fmt: skip

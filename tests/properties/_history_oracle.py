@@ -23,6 +23,7 @@ class Span(NamedTuple):
     end: float
     sure: bool
     sure_end: float
+    left: str  # the operation that ended it; none did: empty
 
 
 def spans(rows: list[Row]) -> Iterator[Span]:
@@ -37,7 +38,8 @@ def spans(rows: list[Row]) -> Iterator[Span]:
             and r.time > sub.time
             and (r.op == "crash" or r.subscription == sub.subscription)
         ]
-        ends = [r.time for r in later if not (r.op == "usub" and r.outcome == "unknown")]
+        last = [r for r in later if not (r.op == "usub" and r.outcome == "unknown")]
+        ends = [r.time for r in last]
         doubts = [r.time for r in later if r.op == "usub" and r.outcome == "unknown"]
         end = min(ends, default=math.inf)
         assert sub.filter is not None
@@ -49,6 +51,7 @@ def spans(rows: list[Row]) -> Iterator[Span]:
             end,
             sub.outcome != "unknown",
             min([end, *doubts]),
+            min(last, key=lambda r: r.time).op if last else "",
         )
 
 
@@ -93,8 +96,44 @@ class Oracle:
         return getattr(row, self.receiver)
 
     def minimality(self) -> bool:
-        keys = [(self.key(r), r.event) for r in self.told if r.reason != "redelivery"]
+        keys = [(self.key(r), r.event) for r in self.told if not self.is_asked_for(r)]
         return len(keys) == len(set(keys))
+
+    def is_asked_for(self, ntfy: Row) -> bool:
+        """Is it a redelivery, as the rest of the history shows?"""
+        same = [r for r in self.told if (self.key(r), r.event) == (self.key(ntfy), ntfy.event)]
+        same.sort(key=lambda r: (r.time, r.reason == "redelivery", r.process, r.subscription, r.broker or ""))
+        at = next(number for number, r in enumerate(same) if r is ntfy)
+        if ntfy.reason != "redelivery" or at == 0:
+            return False
+        return self._may_be_uncommitted(same[at - 1], ntfy)
+
+    def _may_be_uncommitted(self, first: Row, again: Row) -> bool:
+        for row in self.rows:
+            is_same = row.op == "nack" and row.event == first.event and self.key(row) == self.key(first)
+            if is_same and first.time <= row.time <= again.time:
+                return True
+        last = again.time if first.process == again.process else math.inf
+        for row in self.rows:
+            is_crash = row.op == "crash" and (row.process == first.broker or not first.broker)
+            own = (
+                row.op == "suspect"
+                and row.process == first.process
+                and (row.from_ or "") == (first.broker or "")
+            )
+            if (is_crash or own) and first.time <= row.time <= last:
+                return True
+        own_spans = [
+            s for s in self.spans
+            if (s.process, s.subscription) == (first.process, first.subscription)
+            and s.start <= first.time <= s.end
+        ]  # fmt: skip
+        if not own_spans:
+            return False
+        span = max(own_spans, key=lambda s: s.start)
+        if span.left in ("sub", "crash"):
+            return span.end <= last
+        return not span.left and first.process != again.process
 
     def claims(self) -> Iterator[tuple[Row, Span]]:
         for pub in self.pubs.values():
@@ -160,7 +199,7 @@ class Oracle:
         delays = [
             ntfy.time - max(self.pubs[ntfy.event].time, span.start)
             for ntfy in self.told
-            if self.around(ntfy, own=True) and self.is_valid(ntfy) and ntfy.reason != "redelivery"
+            if self.around(ntfy, own=True) and self.is_valid(ntfy) and not self.is_asked_for(ntfy)
             for span in [self._latest(ntfy)]
         ]
         return max(delays, default=0.0)

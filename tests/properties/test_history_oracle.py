@@ -22,6 +22,7 @@ from tidings.matching.small import SmallMatcher
 EVERYTHING = frozenset(PROPERTIES)
 PROCESSES = ["p", "q"]
 NAMES = ["one", "two"]
+BROKERS = ["b1", "b2"]
 FILTERS = ["x = 1", "x > 1", "x IN (1, 2)", "TRUE"]
 
 times = st.integers(0, 20).map(float)
@@ -71,18 +72,28 @@ def histories(draw: st.DrawFn) -> list[Row]:
                 outcome=draw(outcomes),
             )
         )
+    for _ in range(draw(st.integers(0, 2))):
+        broker = draw(st.sampled_from(BROKERS))
+        op = draw(st.sampled_from(["crash", "suspect"]))
+        process = broker if op == "crash" else draw(st.sampled_from(PROCESSES))
+        rows.append(Row(time=draw(times), process=process, op=op, from_=broker if op == "suspect" else None))
     for _ in range(draw(st.integers(0, 6))):
         row = Row(
             time=draw(times),
             process=draw(st.sampled_from(PROCESSES)),
-            op=draw(st.sampled_from(["ntfy"] * 7 + ["drop"])),
+            op=draw(st.sampled_from(["ntfy"] * 7 + ["drop", "nack"])),
             subscription=draw(st.sampled_from(NAMES)),
             event=f"e{draw(st.integers(0, 4))}",
             source="s",
-            reason=None,
+            broker=draw(st.sampled_from([None, *BROKERS])),
         )
-        reason = "drop oldest" if row.op == "drop" else draw(st.sampled_from([None] * 5 + ["redelivery"]))
-        rows.append(Row(**{**_fields(row), "reason": reason}))
+        rows.append(row)
+        if row.op == "drop":
+            rows[-1] = Row(**{**_fields(row), "reason": "drop oldest"})
+        elif row.op == "ntfy" and draw(st.booleans()):
+            rows[-1] = Row(**{**_fields(row), "reason": draw(st.sampled_from([None, "redelivery"]))})
+            again = {"reason": "redelivery", "time": draw(times), "process": draw(st.sampled_from(PROCESSES))}
+            rows.append(Row(**{**_fields(row), **again}))
     return rows
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from tidings.history.acceptance import accepts_event
-from tidings.history.facts import Notice, ReceiptFact
+from tidings.history.facts import Notice, ReceiptFact, ReturnFact
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
+from tidings.history.repeats import Break, Breaks, borne_out
 
 Filters = tuple[tuple[str, str], ...]  # (text, dialect) of each
 
@@ -24,13 +26,15 @@ class PlacedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True)
     source: str
     event: str
     time: float
-    repeated: bool
+    labelled: bool  # as a redelivery
     sequence: int | None
     inside: bool
     start: float | None  # None: that process never had such a subscription
     end: float | None
     since: float | None
     filters: Filters  # in force at that time
+    broker: str
+    cut: float | None  # when it may have been cut short; infinite: never; None: its interval has no end
 
 
 class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -42,7 +46,7 @@ class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True)
     source: str
     event: str
     time: float
-    repeated: bool
+    repeated: bool  # a redelivery, and the history bears it out
     inside: bool
     start: float | None
     end: float | None
@@ -76,14 +80,29 @@ class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True)
         return self.time - max(self.published, self.start)
 
 
-def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[PlacedNotification]:
-    """The notifications of one process beside its intervals."""
-    groups: dict[str, _SubscriptionIntervals] = {}
+def placed(
+    notices: Sequence[Notice], intervals: Sequence[Interval], breaks: Sequence[Break]
+) -> Iterator[PlacedNotification]:
+    """The notifications of one run beside the intervals of their processes."""
+    groups: dict[tuple[str, str], _SubscriptionIntervals] = {}
     for interval in sorted(intervals, key=lambda each: (each.start, each.end)):
-        groups.setdefault(interval.subscription, _SubscriptionIntervals()).add(interval)
+        groups.setdefault((interval.process, interval.subscription), _SubscriptionIntervals()).add(interval)
+    broken = Breaks(breaks)
     for notice in notices:
-        group = groups.get(notice.subscription)
-        yield _placed(notice, None, ()) if group is None else _placed(notice, *group.at(notice.time))
+        around: Interval | None = None
+        filters: Filters = ()
+        if (group := groups.get((notice.process, notice.subscription))) is not None:
+            around, filters = group.at(notice.time)
+        yield _placed(notice, around, filters, _cut(notice, around if filters else None, broken))
+
+
+def _cut(notice: Notice, interval: Interval | None, broken: Breaks) -> float | None:
+    cut = broken.first(notice.process, notice.broker, notice.time)
+    if interval is None:
+        return cut
+    if interval.cut:
+        return min(cut, interval.end)
+    return None if cut == interval.end == math.inf else cut
 
 
 class _SubscriptionIntervals:
@@ -108,7 +127,9 @@ class _SubscriptionIntervals:
         return (interval, earlier + filters) if inside else (before, earlier)
 
 
-def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> PlacedNotification:
+def _placed(
+    notice: Notice, interval: Interval | None, filters: Filters, cut: float | None
+) -> PlacedNotification:
     return PlacedNotification(
         notice.run,
         notice.process,
@@ -116,34 +137,41 @@ def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Plac
         notice.source,
         notice.event,
         notice.time,
-        notice.repeated,
+        notice.labelled,
         notice.sequence,
         bool(filters),
         None if interval is None else interval.start,
         None if interval is None else interval.end,
         None if interval is None else interval.since,
         filters,
+        notice.broker,
+        cut,
     )
 
 
 def judged(
-    of_one_event: Sequence[PlacedNotification], publications: Sequence[Publication]
+    of_one_event: Sequence[PlacedNotification],
+    publications: Sequence[Publication],
+    returns: Sequence[ReturnFact],
+    *,
+    receiver: str,
 ) -> Iterator[JudgedNotification]:
-    """The notifications of one event beside its publication."""
+    """The notifications of one event beside its publication, and what was given back of them."""
     publication = publications[0] if publications else None
     content = None if publication is None else publication.content()
     answers: dict[Filters, bool | None] = {(): None}
-    for each in of_one_event:
+    repeated = borne_out(of_one_event, returns, receiver)
+    for each, again in zip(of_one_event, repeated, strict=True):
         accepted = None
         if content is not None:
             if each.filters not in answers:
                 answers[each.filters] = any(accepts_event(*filter, content) for filter in each.filters)
             accepted = answers[each.filters]
-        yield _judged(each, publication, accepted)
+        yield _judged(each, publication, accepted, again)
 
 
 def _judged(
-    each: PlacedNotification, publication: Publication | None, accepted: bool | None
+    each: PlacedNotification, publication: Publication | None, accepted: bool | None, repeated: bool
 ) -> JudgedNotification:
     sequence = each.sequence
     if sequence is None and publication is not None:
@@ -156,7 +184,7 @@ def _judged(
         each.source,
         each.event,
         each.time,
-        each.repeated,
+        repeated,
         each.inside,
         each.start,
         each.end,

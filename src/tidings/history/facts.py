@@ -20,12 +20,14 @@ from tidings.history.schema import (
     DEAD,
     DETACH,
     DROP,
+    NACK,
     NTFY,
     OK,
     PUB,
     RECV,
     REDELIVERY,
     SUB,
+    SUSPECT,
     USUB,
     VIEW,
     Row,
@@ -34,7 +36,8 @@ from tidings.model.filter import TIDINGS
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An operation of a subscriber: `sub`, `usub`, or a crash (then for all its subscriptions)."""
+    """An operation of a subscriber: `sub`, `usub`, a crash (then for all its subscriptions), or that it lost
+    the broker."""
 
     run: str
     process: str
@@ -75,8 +78,20 @@ class Notice(msgspec.Struct, frozen=True, gc=False, array_like=True):
     source: str
     event: str
     time: float
-    repeated: bool  # on purpose: a redelivery
+    labelled: bool  # as a redelivery
     sequence: int | None
+    broker: str
+
+
+class ReturnFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A subscriber gave an event back, or left without committing it."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    time: float
 
 
 class ReceiptFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -121,11 +136,14 @@ class ViewFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     members: tuple[str, ...]
 
 
-Fact: TypeAlias = Operation | PublishAttempt | Notice | ReceiptFact | ArrivalFact | LossFact | ViewFact
+Fact: TypeAlias = (
+    Operation | PublishAttempt | Notice | ReturnFact | ReceiptFact | ArrivalFact | LossFact | ViewFact
+)
 FACTS: Final[tuple[type[Fact], ...]] = (
     Operation,
     PublishAttempt,
     Notice,
+    ReturnFact,
     ReceiptFact,
     ArrivalFact,
     LossFact,
@@ -160,12 +178,12 @@ def _operation(row: Row) -> Operation:
         intern(row.process),
         row.time,
         row.op,
-        "" if row.op == CRASH else _subscription(row),
+        "" if row.op in (CRASH, SUSPECT) else _subscription(row),
         row.filter,
         row.dialect or TIDINGS,
         row.outcome or OK,
         row.op == USUB and row.reason == DETACH,
-        row.broker or "",
+        (row.from_ if row.op == SUSPECT else row.broker) or "",
     )
 
 
@@ -200,6 +218,13 @@ def _notice(row: Row) -> Notice:
         row.time,
         row.reason == REDELIVERY,
         row.sequence,
+        intern(row.broker or ""),
+    )
+
+
+def _return(row: Row) -> ReturnFact:
+    return ReturnFact(
+        intern(row.run), intern(row.process), _subscription(row), _source(row), _event(row), row.time
     )
 
 
@@ -244,8 +269,10 @@ _MAKERS: Final[Mapping[str, Callable[[Row], Fact]]] = {
     SUB: _operation,
     USUB: _operation,
     CRASH: _operation,
+    SUSPECT: _operation,
     PUB: _publishing,
     NTFY: _notice,
+    NACK: _return,
     RECV: _receipt,
     AVAIL: _arrival,
     DROP: _loss,

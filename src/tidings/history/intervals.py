@@ -24,7 +24,7 @@ import msgspec
 
 from tidings.errors import HistoryError
 from tidings.history.facts import Operation
-from tidings.history.schema import CRASH, REFUSED, SUB, UNKNOWN, USUB
+from tidings.history.schema import CRASH, REFUSED, SUB, SUSPECT, UNKNOWN, USUB
 
 
 class SubscriptionPair(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -49,6 +49,7 @@ class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
     sure: bool
     sure_end: float
     since: float
+    cut: bool = False  # its subscriber crashed, or subscribed again, and had never left it
 
     def contains(self, time: float) -> bool:
         return self.start <= time <= self.end
@@ -62,7 +63,9 @@ def pair_up(operations: Iterable[Operation], *, resuming: bool = True) -> list[S
 
     A `sub` of an id that is still open ends the old one when `resuming`; otherwise both are open,
     and a `usub` belongs to the latest."""
-    acted = sorted((o for o in operations if o.outcome != REFUSED), key=attrgetter("time"))
+    acted = sorted(
+        (o for o in operations if o.outcome != REFUSED and o.op != SUSPECT), key=attrgetter("time")
+    )
     still_open: _Open = {}
     pairs: list[SubscriptionPair] = []
     for _, instant in groupby(acted, key=attrgetter("time")):
@@ -169,4 +172,5 @@ def _interval(sub: Operation, pair: SubscriptionPair, before: tuple[Interval, bo
         sub.outcome != UNKNOWN,
         end if pair.doubtful_end is None else pair.doubtful_end,
         since,
+        pair.end is not None and pair.end.op in (SUB, CRASH),
     )

@@ -7,9 +7,10 @@ Rules
 - `outcome` is `ok`, `refused` (it had no effect) or `unknown` (no answer came: it may have
   happened or not). A retried operation is one more row.
 - A durable subscription that stops listening without ending is a `usub` row with the reason
-  `detach`; listening again is one more `sub` row under the same id. An event that is handed over
-  again because the subscriber asked for it (`nack`, or it crashed before it committed) is a
-  `ntfy` row with the reason `redelivery`.
+  `detach`; listening again is one more `sub` row under the same id.
+- An event that may be handed over again on purpose, because the subscriber gave it back or its commit may be
+  lost, is a `ntfy` row with the reason `redelivery`. A `nack` row says that a subscriber gave an event back,
+  or left without committing it; a `suspect` row of a client, that it lost that broker.
 - A `drop` or `dead` row names the subscription, the event and the reason.
 - A row without a subscription id speaks of its process's only subscription.
 - An absent value is None. The order of the rows has no meaning; their times have.
@@ -28,7 +29,19 @@ from tidings.model.subscription import Position, SubscriptionId
 VERSION: Final = 1  # of this schema; files carry it
 
 Op: TypeAlias = Literal[
-    "sub", "usub", "pub", "ntfy", "recv", "avail", "drop", "dead", "crash", "restart", "suspect", "view"
+    "sub",
+    "usub",
+    "pub",
+    "ntfy",
+    "recv",
+    "avail",
+    "drop",
+    "dead",
+    "crash",
+    "restart",
+    "suspect",
+    "view",
+    "nack",
 ]
 Outcome: TypeAlias = Literal["ok", "refused", "unknown"]
 
@@ -47,13 +60,14 @@ CRASH: Final = "crash"
 RESTART: Final = "restart"
 SUSPECT: Final = "suspect"
 VIEW: Final = "view"  # this process installed a view of a group
+NACK: Final = "nack"  # given back, or left uncommitted
 
 OK: Final = "ok"
 REFUSED: Final = "refused"
 UNKNOWN: Final = "unknown"
 
 DETACH: Final = "detach"  # reason on usub: the durable subscription stays
-REDELIVERY: Final = "redelivery"  # reason on ntfy: handed over again on purpose
+REDELIVERY: Final = "redelivery"  # reason on ntfy: perhaps handed over again on purpose
 
 
 class Row(
@@ -204,6 +218,21 @@ def ntfy_row(
         position=None if position is None else f"{position.log}:{position.offset}",
         reason=REDELIVERY if redelivery else None,
         broker=broker,
+    )
+
+
+def nack_row(
+    time: float, process: str, subscription: SubscriptionId | str, event: Event, *, run: str = ""
+) -> Row:
+    """`process` gave the event back, or left that subscription without committing it."""
+    return Row(
+        run=run,
+        time=time,
+        process=process,
+        op=NACK,
+        subscription=str(subscription),
+        event=event.id,
+        source=event.source,
     )
 
 

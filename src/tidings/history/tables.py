@@ -20,13 +20,16 @@ from tidings.history.facts import (
     Operation,
     PublishAttempt,
     ReceiptFact,
+    ReturnFact,
     ViewFact,
 )
 from tidings.history.intervals import Interval, intervals_of
 from tidings.history.relations import Columns, RelationEngine, Table
+from tidings.history.repeats import Break, breaks_of
 
 EVENT: Columns = ("run", "source", "event")
 PROCESS: Columns = ("run", "process")
+RUN: Columns = ("run",)
 
 
 class CheckSettings(msgspec.Struct, frozen=True):
@@ -109,12 +112,14 @@ class Tables:
     @cached_property
     def judged(self) -> Table:
         group = self.engine.group
-        by_process = (self.notices, PROCESS), (self.intervals, PROCESS)
-        placed = group(deliveries.placed, *by_process, output=deliveries.PlacedNotification, apart=True)
+        breaks = self.engine.each(breaks_of, self.operations, output=Break)
+        by_run = (self.notices, RUN), (self.intervals, RUN), (breaks, RUN)
+        placed = group(deliveries.placed, *by_run, output=deliveries.PlacedNotification, apart=True)
         return group(
-            deliveries.judged,
+            partial(deliveries.judged, receiver=self.settings.receiver),
             (placed, EVENT),
             (self.publications, EVENT),
+            (self.engine.facts(ReturnFact), EVENT),
             output=deliveries.JudgedNotification,
         )
 

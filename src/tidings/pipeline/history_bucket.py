@@ -245,7 +245,7 @@ def _notices(columns: Mapping[str, list[Any]]) -> Callable[[int], Notice]:
     run, process, time = columns["run"], columns["process"], columns["time"]
     subscription, source = columns.get("subscription", absent), columns.get("source", absent)
     event, sequence = columns.get("event", absent), columns.get("sequence", absent)
-    reason = columns.get("reason", absent)
+    reason, broker = columns.get("reason", absent), columns.get("broker", absent)
 
     def notice(at: int) -> Notice:
         own = subscription[at]
@@ -258,6 +258,7 @@ def _notices(columns: Mapping[str, list[Any]]) -> Callable[[int], Notice]:
             time[at],
             reason[at] == REDELIVERY,
             sequence[at],
+            broker[at] or "",
         )
 
     return notice

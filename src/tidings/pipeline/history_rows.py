@@ -26,6 +26,7 @@ from tidings.history.facts import (
     Operation,
     PublishAttempt,
     ReceiptFact,
+    ReturnFact,
     ViewFact,
     fact_of,
 )
@@ -33,9 +34,10 @@ from tidings.history.parquet import arrow_schema, checked_schema, parts_of, read
 from tidings.history.schema import COLUMNS, OPS, OUTCOMES, VERSION
 
 KINDS: Final[Mapping[type[Fact], tuple[str, ...]]] = {
-    Operation: ("sub", "usub", "crash"),
+    Operation: ("sub", "usub", "crash", "suspect"),
     PublishAttempt: ("pub",),
     Notice: ("ntfy",),
+    ReturnFact: ("nack",),
     ReceiptFact: ("recv",),
     ArrivalFact: ("avail",),
     LossFact: ("drop", "dead"),
@@ -45,20 +47,22 @@ KINDS: Final[Mapping[type[Fact], tuple[str, ...]]] = {
 OPEN: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Operation: ("subscription",),
     PublishAttempt: ("source", "event", "sequence"),
-    Notice: ("subscription", "source", "event", "sequence", "reason"),
+    Notice: ("subscription", "source", "event", "sequence", "reason", "broker"),
+    ReturnFact: ("subscription", "source", "event"),
     ReceiptFact: ("source", "event"),
     ArrivalFact: ("source", "event"),
     LossFact: ("subscription", "source", "event", "reason"),
     ViewFact: (),
 }
 PACKED: Final[Mapping[type[Fact], tuple[str, ...]]] = {
-    Operation: ("filter", "dialect", "outcome", "reason", "broker"),
+    Operation: ("filter", "dialect", "outcome", "reason", "broker", "from"),
     PublishAttempt: ("attributes", "topic", "type", "lifetime", "key", "expires", "outcome"),
     ViewFact: ("topic", "view", "members"),
 }
 ALWAYS: Final = ("run", "time", "process", "op")
-_OF_EVENTS: Final = ("pub", "ntfy", "recv", "avail", "drop", "dead")
-_OF_SOURCES: Final = ("pub", "avail", "drop", "dead")  # what only matters beside suspects of their source
+_OF_EVENTS: Final = ("pub", "ntfy", "recv", "avail", "drop", "dead", "nack")
+# What only matters beside suspects of their source
+_OF_SOURCES: Final = ("pub", "avail", "drop", "dead", "nack")
 # Column of a fact -> how it is had from a row, in Spark's SQL; the others are called the same.
 _KEY: Final = {
     "run": "coalesce(run, '')",

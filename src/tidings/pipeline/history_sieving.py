@@ -171,6 +171,7 @@ class RowBucket:
         return notifications
 
     def _doubled(self, notifications: BucketNotifications) -> None:
+        self._suspect(notifications.rows[notifications.again])  # the history has to bear each of them out
         once = np.flatnonzero(~notifications.again)
         key = (
             notifications.event[once] * self.groups.receivers

@@ -21,9 +21,10 @@ from typing import Any
 import msgspec
 
 from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, sub_row, usub_row
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
 from tidings.language.lists import is_beyond_earlier
 from tidings.model.subscription import Notification, SubscriptionId
+from tidings.protocol import client_history as rows
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
@@ -166,6 +167,8 @@ class Client(PublishingClient):
         self._send_line()
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
+        if self._link is not DOWN and self._listenings:
+            self._record(rows.lost_broker(self.name, self.broker, now))
         self._link = DOWN
         for publishing in self._in_flight.values():
             self._record_publish(publishing, UNKNOWN)
@@ -264,10 +267,7 @@ class Client(PublishingClient):
             self._hand_over(subscription, now)
 
     def _record_subscribe(self, subscription: ClientSubscription, now: float, outcome: Outcome) -> None:
-        if self._recording:
-            of = subscription
-            row = sub_row(now, self.name, of.id, of.filter, outcome=outcome, broker=self.broker)
-            self._out.append(fx.Record(row))
+        self._record(rows.subscribed(subscription, self.name, self.broker, now, outcome))
 
     # -- delivery ------------------------------------------------------------------------
 
@@ -448,13 +448,14 @@ class Client(PublishingClient):
         if (subscription := self._listenings.get(input.ref)) is None:
             return
         if not subscription.stop_waiting(input.call) and subscription.phase is OPEN:
-            self._put_back(subscription, input.call)
+            self._put_back(subscription, input.call, now)
         if subscription.phase is OPEN:
             self._hand_over(subscription, now)
 
-    def _put_back(self, subscription: ClientSubscription, call: int) -> None:
+    def _put_back(self, subscription: ClientSubscription, call: int, now: float) -> None:
         """The application was cancelled before it saw what was handed over."""
         batch = subscription.untake(call)
+        self._record(rows.given_back(subscription, batch, self.name, now))
         if batch and subscription.options.group is None:
             again = [msgspec.structs.replace(deliver, again=True) for deliver in reversed(batch)]
             own(subscription, "buffer").extendleft(again)
@@ -482,6 +483,8 @@ class Client(PublishingClient):
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
         subscription = self._listenings.get(input.ref)
+        if subscription is not None:
+            self._record(rows.nacked(subscription, input.numbers, self.name, now))
         reason = input.reason if self._rejects else ""
         tags = () if subscription is None else subscription.give_back(input.numbers, rejects=bool(reason))
         if subscription is None or not tags:
@@ -589,8 +592,5 @@ class Client(PublishingClient):
 
     def _record_leave(self, subscription: ClientSubscription, now: float) -> None:
         was_on, subscription.is_on = subscription.is_on, False
-        if self._recording and was_on:
-            has_end = subscription.must_end or subscription.ending is not None
-            detach = subscription.options.durable and not has_end
-            row: Row = usub_row(now, self.name, subscription.id, detach=detach, broker=self.broker)
-            self._out.append(fx.Record(row))
+        if was_on:
+            self._record(rows.left(subscription, self.name, self.broker, now))

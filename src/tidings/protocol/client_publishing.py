@@ -17,7 +17,7 @@ from msgspec.msgpack import Encoder
 from msgspec.structs import force_setattr, replace
 
 from tidings.errors import UnknownOutcomeError
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row
 from tidings.model.event import UNNUMBERED, Event
 from tidings.model.subscription import Position
 from tidings.protocol import effects as fx
@@ -205,6 +205,11 @@ class PublishingClient:
                 self._finish(publishing, receipt)
         if self._line:
             self._send_line()
+
+    def _record(self, recorded: Iterable[Row]) -> None:
+        """Record these rows; none is made when nobody records."""
+        if self._recording:
+            self._out.extend(map(fx.Record, recorded))
 
     def _record_publish(self, publishing: OutstandingPublish, outcome: Outcome) -> None:
         if self._recording:

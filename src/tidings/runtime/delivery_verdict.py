@@ -8,6 +8,7 @@ from typing import Any
 from tidings.language import parse_filter
 from tidings.matching.explain import explain_briefly
 from tidings.model.cloudevents import from_mapping
+from tidings.runtime.trace import SENT
 
 
 def explain_elsewhere(found: list[dict[str, Any]]) -> None:
@@ -35,9 +36,29 @@ def why(found: list[dict[str, Any]], subscription: str) -> str:
         return f"{subscription} at {holder['broker']}: {holder['subscription']['why']}"
     if holder["subscription"]["accepts"] is False:
         return f"{subscription} at {holder['broker']}: its filter does not accept the event"
+    if (forgot := _forgot(holder, seen)) is not None:
+        return forgot
     return (
         f"it never came to {holder['broker']}, which holds {subscription}: "
         f"{_not_sent(found, holder['broker'])}"
+    )
+
+
+def _forgot(holder: dict[str, Any], seen: list[dict[str, Any]]) -> str | None:
+    """Does the memory of the broker begin after the event? Then it may have come, and been handed over."""
+    name, ring = holder["broker"], holder.get("ring", {})
+    sent_ago = [
+        step["ago"] for one in seen for step in one["steps"] if (step["what"], step["peer"]) == (SENT, name)
+    ]
+    ago = min(sent_ago) if sent_ago else max(step["ago"] for one in seen for step in one["steps"])
+    reach = ring.get("seconds")
+    if ring.get("events") is None or (reach is not None and reach >= ago):
+        return None
+    memory = "remembers no event" if reach is None else f"remembers the last {reach:g} s"
+    came = f"it was sent there {ago:g} s ago" if sent_ago else f"the event is {ago:g} s old"
+    return (
+        f"{name} no longer remembers: {came}, and {name} {memory} (since it started, or as far as its "
+        "memory goes), so it may have been handed over"
     )
 
 

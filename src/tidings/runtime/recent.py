@@ -15,7 +15,18 @@ from typing import Any
 
 from tidings.errors import InputError
 from tidings.history.jsonlines import to_lines
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.history.schema import (
+    OK,
+    REFUSED,
+    UNKNOWN,
+    Outcome,
+    Row,
+    nack_row,
+    ntfy_row,
+    pub_row,
+    sub_row,
+    usub_row,
+)
 from tidings.history.window import HistoryWindow
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -60,6 +71,7 @@ class RecentHistory:
         self._began = now()  # tells this life of the broker apart from others
         self._window = HistoryWindow(seconds, MOST_ROWS)
         self._clients: dict[str, _ClientActivity] = {}
+        self._sent: dict[tuple[str, str], int] = {}  # by subscription and log: the last offset that was sent
 
     # -- recording --------------------------------------------------------------------------------
 
@@ -149,14 +161,28 @@ class RecentHistory:
         name = client.open.pop(ref, None)
         if name is not None:
             self.record(usub_row(now, client.name, name, detach=not ends, broker=self._broker))
+            if ends:
+                for key in [key for key in self._sent if key[0] == name]:
+                    del self._sent[key]
 
     def _delivered(self, peer: str, one: Deliver, event: Event, now: float) -> None:
         client = self._client(peer)
         name = client.open.get(one.ref)
         if name is not None:
             again = one.attempt > 1 or one.again
+            if self._was_sent(name, one) and again:  # it was given back, or its link broke
+                self.record(nack_row(now, client.name, name, event))
             row = ntfy_row(now, client.name, name, event, position=one.position, redelivery=again)
             self.record(row)
+
+    def _was_sent(self, name: str, one: Deliver) -> bool:
+        """Did this life of the broker send it before, as far as its place in the log shows?"""
+        position = one.position
+        if position is None:
+            return True
+        last = self._sent.get((name, position.log), 0)
+        self._sent[name, position.log] = max(last, position.offset)
+        return position.offset <= last
 
     # -- answering --------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import random
 import pytest
 from tests.unit.history.play import Play
 
-from tidings.history.schema import drop_row, pub_row, recv_row, view_row
+from tidings.history.schema import drop_row, nack_row, pub_row, recv_row, view_row
 from tidings.model.event import make_event
 
 TIMES = {"t_sub": 0.5, "t_diff": 0.5, "contract": "everything"}
@@ -98,7 +98,18 @@ TABLE = [
     ("refuse a subscription", good().changed(3, outcome="refused"), {"legality", "lp4", "lp1"}),
     ("lose the answer to a publication", good().changed(7, outcome="unknown"), NOTHING),
     ("lose the answer to a subscription", good().changed(3, outcome="unknown"), NOTHING),
-    ("tell it again on purpose", good().told(5.0, "alice", "b", redelivery=True), NOTHING),
+    ("tell it again, and call that a redelivery", good().told(5.0, "alice", "b", redelivery=True),
+        {"minimality"}),
+    ("tell it again after it was given back",
+        good().row(nack_row, 4.5, "alice", "alice", "b").told(5.0, "alice", "b", redelivery=True), NOTHING),
+    ("tell it again after another was given back",
+        good().row(nack_row, 4.5, "alice", "alice", "a").told(5.0, "alice", "b", redelivery=True),
+        {"minimality"}),
+    ("tell it again, given back too late",
+        good().row(nack_row, 5.5, "alice", "alice", "b").told(5.0, "alice", "b", redelivery=True),
+        {"minimality"}),
+    ("call the first notification a redelivery", good().changed(8, reason="redelivery"), NOTHING),
+    ("call a late notification a redelivery", good().changed(8, time=4.15, reason="redelivery"), {"fifo"}),
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from tidings.errors import InputError
 from tidings.history.jsonlines import from_lines
 from tidings.language import parse_filter
 from tidings.model.event import Event, make_event
-from tidings.model.subscription import DeliveryOptions
+from tidings.model.subscription import DeliveryOptions, Position
 from tidings.protocol import messages as msg
 from tidings.runtime.activity import activity
 from tidings.runtime.observing import WHOLE, ObservedScope
@@ -58,8 +58,20 @@ def test_a_notification_names_its_subscription() -> None:
         ("ntfy", "1", "ann/all", None),
         ("ntfy", "2", "ann/all", None),
         ("ntfy", "3", "ann/all", None),
+        ("nack", "1", "ann/all", None),
         ("ntfy", "1", "ann/all", "redelivery"),
     ]
+
+
+def test_what_an_earlier_life_of_the_broker_may_have_sent_was_not_given_back_in_this_one() -> None:
+    seen = history()
+    subscribe(seen)
+    for offset in (4, 5, 5):
+        seen.went(ANN, msg.Deliver(7, offset, event(offset), Position("b1", offset), again=True), 52.0)
+    rows = from_lines(seen.answer({})["rows"])
+    assert [(row.op, row.event) for row in rows[1:]] == [
+        ("ntfy", "4"), ("ntfy", "5"), ("nack", "5"), ("ntfy", "5")
+    ]  # fmt: skip
 
 
 def test_whoever_goes_without_a_word_is_detached_and_its_publishes_are_unknown() -> None:

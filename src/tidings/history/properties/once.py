@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from tidings.history.facts import Notice
+from tidings.history.deliveries import JudgedNotification
 from tidings.history.properties.property import NO_NOTIFICATIONS, Property, notified
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
 
 
-def delivered_again(of_one_receiver: Sequence[Notice]) -> Iterator[Violation]:
-    """The notifications of one event to one receiver: one, and redeliveries that were asked for."""
+def delivered_again(of_one_receiver: Sequence[JudgedNotification]) -> Iterator[Violation]:
+    """The notifications of one event to one receiver: one, and redeliveries that the history
+    bears out (`repeats.py`)."""
     if len(of_one_receiver) == 1:
         return
     unasked = sorted(
@@ -30,7 +31,7 @@ def delivered_again(of_one_receiver: Sequence[Notice]) -> Iterator[Violation]:
 
 
 def _delivered_again(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.group(delivered_again, (tables.notices, tables.receiver), output=Violation),)
+    return (tables.engine.group(delivered_again, (tables.judged, tables.receiver), output=Violation),)
 
 
 MINIMALITY = Property(

@@ -28,7 +28,8 @@ _Receipt = tuple[tuple[float, int], float, str]  # place among its source's even
 def overtaken(of_one_stream: Sequence[JudgedNotification]) -> Iterator[Violation]:
     """The notifications of one source in one interval: each event comes after all that were
     published before it and are delivered at all. Only the first delivery of an event counts: a second
-    one breaks minimality, and a redelivery comes when it was asked for."""
+    one breaks minimality, and a redelivery that the history bears out comes when
+    it was asked for."""
     if len(of_one_stream) == 1:
         return
     firsts: dict[str, JudgedNotification] = {}

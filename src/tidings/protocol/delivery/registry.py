@@ -463,6 +463,7 @@ class Registry:
             outlived=outlived,
             lost=dict(state.lost),
             recounted=state.own.recounted,
+            sent=state.sent_below(),
         )
         return rows.put_for(rows.PROGRESS, state.id, row)
 
@@ -490,8 +491,10 @@ class Registry:
             if row.is_remote:
                 self._remote_left(subscription_state, now)
             cursor.start, cursor.first, cursor.keep_from = row.start, row.delivered_from, row.start
-            cursor.rights, cursor.again_below = row.rights, self._index.end
             progress = known.get(subscription_state.id)
+            sent = None if progress is None else progress.sent
+            cursor.rights = row.rights
+            cursor.again_below = self._index.end if sent is None else sent.get(cursor.log, 0)
             cursor.resume(LogProgress(received=row.delivered_from) if progress is None else progress.progress)
             if progress is not None and progress.recounted:
                 cursor.recounted = progress.recounted
@@ -511,7 +514,8 @@ class Registry:
         for log, cursor_row in row.cursors.items():
             cursor = self._replay.other_cursor(state, log, 1, start=cursor_row.start)
             cursor.resume(cursor_row.progress)
-            cursor.first, cursor.again_below = cursor_row.delivered_from, ANY_OFFSET
+            cursor.first = cursor_row.delivered_from
+            cursor.again_below = ANY_OFFSET if row.sent is None else row.sent.get(log, 0)
             cursor.keep_from = (
                 cursor.next if cursor_row.hold is None else min(cursor.next, cursor_row.hold + 1)
             )

@@ -72,6 +72,8 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     outlived: list[str] = []  # brokers that lost a log which it heard
     lost: dict[str, int] = {}  # by reason
     recounted: int = 0  # `Cursor.recounted` in the own log
+    # by log: what is owed below may have been sent; of another log nothing. None: all may have been
+    sent: dict[str, int] | None = None
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

@@ -210,6 +210,18 @@ class SubscriptionState:
                 found += cursor.uncounted() if cursor.counted else len(cursor.unread)
         return found
 
+    def sent_below(self) -> dict[str, int] | None:
+        """By log: the offset below which owed events may have been sent. None: any may be, since the disk is
+        not told of what a listener is sent."""
+        if self.has_members:
+            return None
+        ends = {cursor.log: cursor.again_below for cursor in self.cursors if cursor.again_below}
+        for item in (*self.queue, *self.own.pending, *self.blocked, *self.barred):
+            if item.again and item.position is not None and item.dead_letter is None:
+                log = item.position.log
+                ends[log] = max(ends.get(log, 0), item.position.offset + 1)
+        return ends
+
     def silences(self) -> list[Position]:
         """Positions up to which no event is for it and that its members do not know of yet: the token of a
         durable subscription advances also over what is not for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.history.play import Play
 
-from tidings.history.schema import avail_row, crash_row, dead_row, drop_row
+from tidings.history.schema import avail_row, crash_row, dead_row, drop_row, nack_row
 from tidings.model.event import make_event
 
 FOREVER = float("inf")
@@ -202,8 +202,8 @@ def test_the_largest_delay_seen_counts_for_becoming_known_too() -> None:
 
 
 def test_a_redelivery_is_no_delay() -> None:
-    play = Play().sub(0, "p", "x = 1").pub(5, "a").told(5.1, "p", "a").told(50, "p", "a", redelivery=True)
-    play.sub(0, "q", "x = 1").usub(10, "q")
+    play = Play().sub(0, "p", "x = 1").pub(5, "a").told(5.1, "p", "a").row(nack_row, 6, "p", "p", "a")
+    play.told(50, "p", "a", redelivery=True).sub(0, "q", "x = 1").usub(10, "q")
     assert play.check()["completeness"].holds is False
 
 
