@@ -257,7 +257,7 @@ class Client(PublishingClient):
             subscription.home = self._homes.setdefault(subscription.id.name, self._log)
         if not subscription.is_on:
             subscription.is_on = True
-            self._record_subscribe(subscription, now, OK)
+            self._record_subscribe(subscription, now, OK, message.narrowed)
         if subscription.call is not None:
             call, subscription.call = subscription.call, None
             ref, id = subscription.ref, subscription.id
@@ -266,8 +266,10 @@ class Client(PublishingClient):
         if subscription.phase is OPEN:
             self._hand_over(subscription, now)
 
-    def _record_subscribe(self, subscription: ClientSubscription, now: float, outcome: Outcome) -> None:
-        self._record(rows.subscribed(subscription, self.name, self.broker, now, outcome))
+    def _record_subscribe(
+        self, subscription: ClientSubscription, now: float, outcome: Outcome, narrowed: str = ""
+    ) -> None:
+        self._record(rows.subscribed(subscription, self.name, self.broker, now, outcome, narrowed))
 
     # -- delivery ------------------------------------------------------------------------
 

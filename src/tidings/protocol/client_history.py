@@ -1,6 +1,7 @@
 """The rows of a history that a client records of its subscriptions.
 
 Rules
+- A subscription that the client's rights narrow is recorded with the filter that holds, as its broker says.
 - What is taken and not committed when the application leaves, and what it gives back, is a `nack` row: only
   beside one does a checker take a second notification for a redelivery.
 - A client that loses its broker records a `suspect` row: the broker may not have heard its last
@@ -17,10 +18,11 @@ from tidings.protocol.messages import Deliver
 
 
 def subscribed(
-    of: ClientSubscription, client: str, broker: str, now: float, outcome: Outcome
+    of: ClientSubscription, client: str, broker: str, now: float, outcome: Outcome, narrowed: str = ""
 ) -> Iterator[Row]:
-    """The answer to a subscribe."""
-    yield sub_row(now, client, of.id, of.filter, outcome=outcome, broker=broker)
+    """The answer to a subscribe, with the filter that holds: as the rights narrowed it, if they did."""
+    dialect, filter = of.filter.dialect, narrowed or of.filter
+    yield sub_row(now, client, of.id, filter, outcome=outcome, dialect=dialect, broker=broker)
 
 
 def left(subscription: ClientSubscription, client: str, broker: str, now: float) -> Iterator[Row]:

@@ -298,6 +298,7 @@ class Subscribed(Message, frozen=True, tag="Subscribed"):
     name: str
     resumed: bool = False
     warning: str = ""  # it is open, and probably not what was meant
+    narrowed: str = ""  # the filter that holds, when the client's rights allow a part of what it asked for
 
 
 class Unsubscribed(Message, frozen=True, tag="Unsubscribed"):

@@ -44,12 +44,12 @@ from tidings.protocol.client_bounds import (
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ClientLimits
 from tidings.runtime.messages import InquiryRefused, InquiryRequest
+from tidings.runtime.narrowing import NARROWED, shown
 from tidings.security.inboxes import BELOW, LENGTH, has_replies, in_inbox, named_inbox
 from tidings.security.interfaces import Guard
 
 Say = Callable[[msg.Message], None]
 
-NARROWED = "your rights allow a part of this filter: other events are not delivered to you"
 MOST_TOPICS = 1024  # of one client that are remembered as checked ...
 REMEMBERED_TOPIC = 256  # ... when they are no longer than this
 _known_topic = lru_cache(maxsize=4096)(check_topic)
@@ -141,7 +141,7 @@ class ClientIngress:
         self.inbox = "" if guard is None else guard.inbox(principal)  # replies below it are for it alone
         self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
-        self._narrowed: set[int] = set()  # calls of subscribes of which the rights allow a part
+        self._narrowed: dict[int, Filter] = {}  # by call: what the rights allow of a subscribe
         self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
@@ -319,7 +319,7 @@ class ClientIngress:
                 self._principal, id.subscriber, id.name, filter, durable=options.durable, whole=is_shared
             )
             if filter is not wanted and named_inbox(filter) is None:
-                self._narrowed.add(subscribe.call)
+                self._narrowed[subscribe.call] = filter
             self._known[subscribe.ref] = (id, options.durable)
             if (inbox := named_inbox(filter)) is not None:
                 self._inboxes[subscribe.ref] = inbox
@@ -516,7 +516,7 @@ class ClientIngress:
         self.unanswered.discard(message.call)
         self._hold_answered(message.call)
         self._stored(message.call)
-        self._narrowed.discard(message.call)
+        self._narrowed.pop(message.call, None)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
             self._forget(ref)
@@ -525,9 +525,8 @@ class ClientIngress:
     def _subscribed(self, message: msg.Subscribed) -> msg.Message:
         self._opening.pop(message.call, None)
         names = {"subscriber": unscoped(message.subscriber), "name": unscoped(message.name)}
-        if message.call in self._narrowed:
-            self._narrowed.discard(message.call)
-            names["warning"] = message.warning or NARROWED
+        if (narrowed := self._narrowed.pop(message.call, None)) is not None:
+            names["warning"], names["narrowed"] = message.warning or NARROWED, shown(narrowed)
         return msgspec.structs.replace(message, **names)
 
     def _committed(self, message: msg.Committed) -> msg.Message:

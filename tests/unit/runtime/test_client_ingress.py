@@ -90,6 +90,14 @@ def test_publishing_everything_ends_with_its_rule_and_never_covers_another_sourc
     assert [listener.let_in(level) for level in (1, 9)] == [True, False]
 
 
+def test_a_client_is_told_what_its_rights_leave_of_its_filter() -> None:
+    listener = Door("level < 5")
+    for call, filter in ((1, "price > 0"), (2, "level < 3")):
+        listener.gate.inward([msg.Subscribe(call, call, f"s{call}", parse_filter(filter), DeliveryOptions())])
+        listener.out(msg.Subscribed(call, call, "ann", f"s{call}"))
+    assert [answer.narrowed for answer in listener.said] == ["level < 5 AND price > 0", ""]
+
+
 def test_an_advertisement_is_narrowed_to_what_may_be_published() -> None:
     listener = Door("level < 5")
     assert listener.advertised("level < 3") == "level < 3"

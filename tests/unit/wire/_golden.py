@@ -264,7 +264,7 @@ GROWN: tuple[m.Message, ...] = (
     m.LogHeld(1, "b0", 2, 9, 7, True, 6),
     m.ReadLog(1, FILTER, 2, 3, "b0", True),
     m.Nack(1, (4,), False, "no"),
-    m.Subscribed(2, 1, "alice", "n", True, "mind"),
+    m.Subscribed(2, 1, "alice", "n", True, "mind", "x > 1"),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),
     gl.Propose(3, 7, (PROPOSAL,), 6),
     gl.ProposalsSettled(3, (("ann", "a-1"),), (("ann", "a-2"),)),
