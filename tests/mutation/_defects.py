@@ -7,6 +7,7 @@ are the package's own tests, chosen by name and not by defect, the quickest firs
 
 from __future__ import annotations
 
+from tests.mutation._algebra_defects import ALGEBRA_DEFECTS
 from tests.mutation._body_defects import BODIES
 from tests.mutation._delivery_defects import DELIVERY_DEFECTS
 from tests.mutation._early_defects import EARLY
@@ -25,4 +26,5 @@ __all__ = ["DEFECTS", "PACKAGES", "Defect"]
 DEFECTS = (
     *(*EARLY, *FOUND, *EXTENSIONS, *GATEWAYS, *WEB, *BODIES),
     *(*DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS, *RESTORES, *ORDER_DEFECTS),
+    *ALGEBRA_DEFECTS,
 )

@@ -103,6 +103,7 @@ def test_what_cannot_be_a_subscription_is_rejected_with_its_reason(spark: Any, e
         ("none", None),
         ("good", "price > 2"),
         ("never", "price > 1 AND price < 0"),
+        ("neither", "price > price"),
     ]
     matched = match(events, spark.createDataFrame(rows, "id string, filter string"))
     assert lists(matched) == {"e1": ["good"], "e2": ["good"], "e3": []}
@@ -113,7 +114,8 @@ def test_what_cannot_be_a_subscription_is_rejected_with_its_reason(spark: Any, e
     assert found["none", None] == "it has no filter"
     assert found["good", "price > 2"] == "its id was in the table before"
     assert found["never", "price > 1 AND price < 0"] == "its filter can never be true"
-    assert "5 rejected" in matched.explain()
+    assert found["neither", "price > price"] == "its filter can never be true"
+    assert "6 rejected" in matched.explain()
 
 
 def test_filters_of_dialect_cesql(spark: Any, events: Any) -> None:

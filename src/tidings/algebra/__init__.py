@@ -1,6 +1,7 @@
 """The algebra of filters: what they have in common, what they leave out, how large they are.
 
-`covers`, `overlaps`, `intersect`, `equivalent` compare filters as sets of events; `merge` makes one
+`covers`, `overlaps`, `intersect`, `equivalent` compare filters as sets of events; `can_match` says whether
+a filter matches any event, `redundant` which filters of a list others cover; `merge` makes one
 of several; `covered_by_union` asks whether several together cover one; cells partition the space
 of events; zones measure it (these load NumPy, when first used).
 """
@@ -21,6 +22,8 @@ from tidings.algebra.covers import (
     overlaps,
 )
 from tidings.algebra.merge import Merge, merge, merge_all, perfect_merge
+from tidings.algebra.redundancy import redundant
+from tidings.algebra.satisfiability import can_match
 from tidings.algebra.subsumption import Verdict, covered_by_union
 from tidings.errors import needing
 
@@ -71,6 +74,7 @@ __all__ = [
     "Verdict",
     "Zone",
     "associativity",
+    "can_match",
     "covered_by_union",
     "covers",
     "decide_covers",
@@ -84,6 +88,7 @@ __all__ = [
     "merge_all",
     "overlaps",
     "perfect_merge",
+    "redundant",
     "sampled_associativity",
     "stable_hash",
     "zone_of",

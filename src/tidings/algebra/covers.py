@@ -4,7 +4,8 @@ Rules
 - `covers` never says yes wrongly, and no only where an event shows it. It is complete for conjunctions of
   simple constraints (=, !=, IN, ranges, prefixes, LIKE, topics, EXISTS, IS NULL, booleans, types), and for
   unions of them within a budget of search steps.
-- `overlaps` never says no wrongly.
+- `overlaps` never says no wrongly, and `decide_overlaps` says yes only where an event shows it (see
+  `satisfiability`).
 - The `decide_` forms answer None where regular expressions, residuals or the budget hide the truth.
 - A residual is covered by an equal one of the same dialect only.
 """
@@ -17,6 +18,7 @@ from tidings.algebra import region as rg
 from tidings.algebra.express import conjunction_of, distinct
 from tidings.algebra.gaps import GapSearch, grid_of
 from tidings.algebra.region import Region, region_of, regions_of
+from tidings.algebra.satisfiability import decide_common
 from tidings.errors import FilterError, FilterLimitError
 from tidings.model.constraint import Constraint, Equals, Exists, Missing, NotOneOf, OneOf, TopicIs
 from tidings.model.filter import Conjunction, Filter
@@ -28,12 +30,21 @@ UNION_BUDGET = 20_000  # steps of the search for a gap in a union; more decides 
 
 
 def covers(wide: Filter, narrow: Filter) -> bool:
-    """Is every event that `narrow` accepts surely accepted by `wide`?"""
-    return decide_covers(wide, narrow) is True
+    """Does `wide` surely accept every event that `narrow` accepts?
+
+    Yes is always right. No means *no, or not known*: what is computed, regular expressions or the budget may
+    hide the truth. `decide_covers` tells the two apart.
+    """
+    larges = regions_of(wide)
+    return all(decide_within_union(small, larges) for small in regions_of(narrow))
 
 
 def decide_covers(wide: Filter, narrow: Filter) -> bool | None:
-    """Does `wide` accept every event that `narrow` accepts? None: not known."""
+    """Does `wide` accept every event that `narrow` accepts? True: yes, always. False: no, and an event that a
+    publisher can make shows it. None: not known.
+
+    Several filters that others cover can be dropped together by what `redundant` says.
+    """
     larges = regions_of(wide)
     unknown, topics_known = False, _knows_topics(wide) and _knows_topics(narrow)
     for small in regions_of(narrow):
@@ -89,24 +100,19 @@ def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | Non
 
 
 def overlaps(one: Filter, other: Filter) -> bool:
-    """Can there be an event that both accept? Yes when in doubt."""
+    """Can there be an event that both accept? Yes means *yes, or not known*; no is always right.
+    `decide_overlaps` tells the two apart."""
     return decide_overlaps(one, other) is not False
 
 
 def decide_overlaps(one: Filter, other: Filter) -> bool | None:
-    """Is there an event that both accept? None: not known."""
-    unknown = False
-    for first in regions_of(one):
-        for second in regions_of(other):
-            empty = rg.intersection(first, second).is_empty
-            if empty is False:
-                return True
-            unknown = unknown or empty is None
-    return None if unknown else False
+    """Is there an event that both accept? True: an event that a publisher can make. False: none is possible.
+    None: not known. Of one filter twice it is what `can_match` says."""
+    return decide_common(one, other)
 
 
 def equivalent(one: Filter, other: Filter) -> bool:
-    """Do both surely accept the same events?"""
+    """Do both surely accept the same events? No means *no, or not known*."""
     return covers(one, other) and covers(other, one)
 
 

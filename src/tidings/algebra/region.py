@@ -82,6 +82,15 @@ class Region:
         return Region({**self.domains, **own}, self.lineage, self.residuals)
 
     @cached_property
+    def of_rows(self) -> Region:
+        """The same region, of events and of rows of tables: an event's own names have one kind each, or are
+        absent. No other value can be there, so this may narrow a definite no."""
+        if not self.residuals and _OWN.keys().isdisjoint(self.domains):
+            return self
+        own = {name: dm.intersection(self.domain(name), domain) for name, domain in _OWN_KINDS.items()}
+        return Region({**self.domains, **own}, self.lineage, self.residuals)
+
+    @cached_property
     def unpublishable(self) -> frozenset[str]:
         """The constrained names that no event has: those below a name of the event itself, such
         as `time.x`."""
@@ -101,6 +110,8 @@ def _own() -> dict[str, Domain]:
 
 
 _OWN = _own()
+_TEXT = Domain(True, dm.STRINGS.kinds)
+_OWN_KINDS = {**dict.fromkeys(("id", "source", "topic", TYPE), _TEXT), "time": _OWN["time"]}
 
 
 def _is_name(types: Domain) -> bool:

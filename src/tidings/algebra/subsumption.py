@@ -52,7 +52,12 @@ def covered_by_union(
     budget: int = EXACT_BUDGET,
     max_trials: int = MAX_TRIALS,
 ) -> Verdict:
-    """Is every event of `narrow` accepted by at least one of the others?"""
+    """Is every event of `narrow` accepted by at least one of the others?
+
+    `covered` without `exact` may be wrong, as `Verdict` says; not covered without `exact` means not known.
+    Each answer is about the others as they are: of two filters each may be covered by the union of the rest,
+    and without both something is missing. So drop one, and ask again about the filters that are left.
+    """
     larges = [region for other in others for region in regions_of(other)]
     smalls = regions_of(narrow)
     share = error / max(1, len(smalls))  # the wrong yeses of all conjunctions add up

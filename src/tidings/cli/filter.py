@@ -39,7 +39,13 @@ def register(app: typer.Typer) -> None:
         ),
     )(evaluate)
     group.command("explain", epilog=examples(f"tidings filter explain {STOCK} --event quote.json"))(explain)
-    group.command("covers", epilog=examples("tidings filter covers 'price > 5' 'price > 10' --json"))(covers)
+    group.command(
+        "covers",
+        epilog=examples(
+            "tidings filter covers 'price > 5' 'price > 10' --json",
+            "tidings filter covers --subscriptions subscriptions.jsonl",
+        ),
+    )(covers)
     app.add_typer(group, name="filter", help="Check, evaluate, explain and compare filters.")
 
 
@@ -56,10 +62,11 @@ def check(
     """Check a filter and show its normal form.
 
     Warns of conditions that can never be true or are surely unintended, such as time > '2026-01-01'.
-    Ends with 2 when it does not parse and with 1 when it parses but can never be true; with
-    --strict a warning ends with 1, too. With --json a filter that does not parse is described on
-    standard output too.
+    Ends with 2 when it does not parse and with 1 when it parses but can never be true: no event ever
+    matches it, as tidings.algebra.can_match says. With --strict a warning ends with 1, too. With --json a
+    filter that does not parse is described on standard output too.
     """
+    from tidings.algebra import can_match
     from tidings.language import parse_filter, print_filter
     from tidings.language.doubts import doubts_of
 
@@ -69,7 +76,9 @@ def check(
         if as_json:
             print_json({"ok": False, "error": _described(error)})
         raise
-    warnings = doubts_of(filter, known=None if event is None else event_of(whole_object(event)).view.keys())
+    matches = can_match(filter)
+    known = None if event is None else event_of(whole_object(event)).view.keys()
+    warnings = doubts_of(filter, known=known, can_match=matches)
     constraints = sum(len(c.constraints) for c in filter.conjunctions)
     residuals = sum(len(c.residuals) for c in filter.conjunctions)
     if as_json:
@@ -81,7 +90,8 @@ def check(
                 "conjunctions": len(filter.conjunctions),
                 "constraints": constraints,
                 "residuals": residuals,
-                "never_true": filter.is_never_true,
+                "never_true": matches is False,
+                "can_match": "unknown" if matches is None else matches,
                 "always_true": filter.is_always_true,
                 "digest": filter.digest,
                 "warnings": [_doubt(text, warning) for warning in warnings],
@@ -91,23 +101,22 @@ def check(
         print(print_filter(filter))
         note = (
             "can never be true"
-            if filter.is_never_true
+            if matches is False
             else "accepts every event"
             if filter.is_always_true
             else ""
         )
         count = f"{_count(len(filter.conjunctions), 'conjunction')}, {_count(constraints, 'constraint')}"
         say(f"{note or 'fine'}: {count}, {_count(residuals, 'residual')}")
-        warn_of(warnings)
-    if filter.is_never_true or (strict and warnings):
+        warn_of(warning for warning in warnings if warning.code != "never")  # the verdict says that
+    if matches is False or (strict and warnings):
         raise typer.Exit(Exit.NO)
 
 
 def warn_of(warnings: Iterable[Doubt]) -> None:
-    """Print doubts about a filter; one that it can never be true is said by the verdict."""
+    """Print doubts about a filter."""
     for warning in warnings:
-        if warning.code != "never":
-            say(f"warning: {in_words(warning)}")
+        say(f"warning: {in_words(warning)}")
 
 
 def in_words(warning: Doubt) -> str:
@@ -240,8 +249,14 @@ def explain(
 
 
 def covers(
-    wide: Annotated[str, typer.Argument(metavar="F", help="The filter that may cover.")],
-    narrow: Annotated[str, typer.Argument(metavar="G", help="The filter that may be covered.")],
+    wide: Annotated[str | None, typer.Argument(metavar="F", help="The filter that may cover.")] = None,
+    narrow: Annotated[str | None, typer.Argument(metavar="G", help="The filter that may be covered.")] = None,
+    subscriptions: Annotated[
+        str | None,
+        typer.Option(
+            "--subscriptions", "-s", metavar="FILE", help='In place of F and G: lines {"id", "filter"}.'
+        ),
+    ] = None,
     dialect: Meaning = Dialect.TIDINGS,
     as_json: Json = False,
 ) -> None:
@@ -249,7 +264,18 @@ def covers(
 
     Prints yes, no or unknown, and ends with 1 unless it is yes.
     With --json prints {"covers": true | false | "unknown"}, and the verdict is in the JSON alone.
+
+    With --subscriptions prints each subscription of the file that another one covers, and that one; all
+    of them can be dropped together. Of equal filters the first stays. With --json prints
+    {"kept": ids, "redundant": [{"id", "covered_by"}]}, covered_by null for a filter that can never match.
     """
+    if subscriptions is not None:
+        if wide is not None:
+            raise typer.BadParameter("give two filters, or --subscriptions FILE")
+        _covered_in(subscriptions, dialect.value, as_json=as_json)
+        return
+    if wide is None or narrow is None:
+        raise typer.BadParameter("give two filters F and G, or --subscriptions FILE")
     from tidings.algebra import decide_covers
     from tidings.language import parse_filter
 
@@ -262,3 +288,20 @@ def covers(
     print({True: "yes", False: "no", None: "unknown"}[answer])
     if not answer:
         raise typer.Exit(Exit.NO)
+
+
+def _covered_in(name: str, dialect: str, *, as_json: bool) -> None:
+    """Print which subscriptions of a file others cover."""
+    from tidings.algebra import redundant
+    from tidings.cli.match import subscriptions_in
+
+    found = [(id, filter) for _, id, filter in subscriptions_in(name, dialect)]
+    dropped = redundant([filter for _, filter in found])
+    pairs = [(found[n][0], None if cover is None else found[cover][0]) for n, cover in dropped.items()]
+    if as_json:
+        kept = [id for n, (id, _) in enumerate(found) if n not in dropped]
+        print_json({"kept": kept, "redundant": [{"id": id, "covered_by": cover} for id, cover in pairs]})
+        return
+    for (id, cover), is_covered in zip(pairs, (cover is not None for cover in dropped.values()), strict=True):
+        print(f"{id}: covered by {cover}" if is_covered else f"{id}: can never match")
+    say(f"{_count(len(found) - len(dropped), 'filter')} of {len(found)} accept all that the file accepts")

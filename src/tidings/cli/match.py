@@ -188,10 +188,11 @@ class _Doubts:
 
     def about(self, filter: Filter, where: str) -> None:
         """Take in the doubts about one filter; with --strict the first is an `ImpossibleFilterError`."""
+        from tidings.algebra import can_match
         from tidings.language.doubts import doubts_of
 
         position = f"{where}: " if where else ""
-        for warning in doubts_of(filter):
+        for warning in doubts_of(filter, can_match=can_match(filter)):
             if self._strict:
                 raise ImpossibleFilterError(f"{position}{warning.message}", hint=warning.hint)
             if len(self._shown) < SHOWN_DOUBTS:
@@ -221,31 +222,35 @@ def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> MatchReques
 
 def _subscriptions(name: str, dialect: str, doubts: _Doubts) -> MatchRequest:
     """All subscriptions of a file; one that is wrong ends the run before anything is matched."""
-    from tidings.language import parse_filter
-
     matcher = _matcher()
     ids: dict[int, Any] = {}
     with progress(f"reading {name}") as advance:
-        for number, text in lines(name):
-            where = f"{name}, line {number + 1}"
-            if not text.strip():
-                continue
-            given = json_object(text, where)
-            meaning = given.get("dialect", dialect)
-            if "id" not in given or not isinstance(given.get("filter"), str) or meaning not in [*Dialect]:
-                raise InputError(
-                    f'{where}: wanted {{"id": ..., "filter": text, "dialect": tidings or cesql}}'
-                )
-            try:
-                filter = parse_filter(given["filter"], dialect=meaning)
-            except FilterError as error:
-                raise _placed(error, where) from None
+        for where, id, filter in subscriptions_in(name, dialect):
             doubts.about(filter, where)
-            ids[matcher.add(filter)] = given["id"]
+            ids[matcher.add(filter)] = id
             advance(1)
         while matcher.maintain(UPKEEP):
             advance(0)
     return MatchRequest(matcher, ids)
+
+
+def subscriptions_in(name: str, dialect: str) -> Iterator[tuple[str, Any, Filter]]:
+    """The place, id and filter of each subscription of a file; the first that is wrong is an error."""
+    from tidings.language import parse_filter
+
+    for number, text in lines(name):
+        where = f"{name}, line {number + 1}"
+        if not text.strip():
+            continue
+        given = json_object(text, where)
+        meaning = given.get("dialect", dialect)
+        if "id" not in given or not isinstance(given.get("filter"), str) or meaning not in [*Dialect]:
+            raise InputError(f'{where}: wanted {{"id": ..., "filter": text, "dialect": tidings or cesql}}')
+        try:
+            filter = parse_filter(given["filter"], dialect=meaning)
+        except FilterError as error:
+            raise _placed(error, where) from None
+        yield where, given["id"], filter
 
 
 def _placed(error: FilterError, where: str) -> TidingsError:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import tidings
+from tidings.algebra import can_match
 from tidings.cli import remote
 from tidings.cli.filter import Strict, warn_of
 from tidings.cli.output import Exit, json_line, say, timestamp
@@ -84,9 +85,11 @@ def sub(
     wanted = _any_of(where or [])
     if wanted is not None:  # report a bad filter before dialling the broker
         made = parse_filter(wanted, dialect=dialect.value)
+        matches = can_match(made)
         if strict:
-            refuse_doubtful(made)
-        warn_of(doubts_of(made))
+            refuse_doubtful(made, can_match=matches)
+        if not made.is_never_true:  # the broker refuses that
+            warn_of(doubts_of(made, can_match=matches))
     bus = remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
     client_subscription = _SubscribeRun(options, wanted, count=count, wait=wait, shown=shown)

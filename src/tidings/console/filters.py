@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from tidings.algebra import can_match
 from tidings.errors import FilterError, FilterSyntaxError
 from tidings.language import parse_filter, print_filter
 from tidings.language.functions import FUNCTIONS
@@ -31,7 +32,7 @@ def checked(text: str, dialect: str) -> dict[str, Any]:
         "constraints": sum(len(way.constraints) for way in filter.conjunctions),
         "residuals": sum(len(way.residuals) for way in filter.conjunctions),
         "is_always_true": filter.is_always_true,
-        "is_never_true": filter.is_never_true,
+        "is_never_true": can_match(filter) is False,
         "names": names_in(text),
     }
 

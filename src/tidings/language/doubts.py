@@ -68,15 +68,23 @@ class Doubt(msgspec.Struct, frozen=True):
         return f"{self.message} ({self.hint})"
 
 
+_NEVER = Doubt("never", "the filter can never be true", "look for conditions that exclude each other")
+_SAY_NEVER = frozenset({"kinds", "chain", "name"})  # doubts that say of one condition why it is never true
+
+
 def doubts_of(
-    filter: Filter, *, known: Collection[str] | None = None, kinds: Mapping[str, Kind] = _UNKNOWN
+    filter: Filter,
+    *,
+    known: Collection[str] | None = None,
+    kinds: Mapping[str, Kind] = _UNKNOWN,
+    can_match: bool | None = None,
 ) -> list[Doubt]:
     """The doubts about a filter; `known` are names of attributes that events are known to have, `kinds` those
-    whose values are known to be of one kind."""
+    whose values are known to be of one kind, `can_match` is what `tidings.algebra.can_match` says of it."""
     if filter.dialect != TIDINGS:
         return []
     if filter.is_never_true:
-        return [Doubt("never", "the filter can never be true", "look for conditions that exclude each other")]
+        return [_NEVER]
     found: dict[str, Doubt] = {}
     own = {**kinds, **_OWN}
     for conjunction in filter.conjunctions:
@@ -87,13 +95,17 @@ def doubts_of(
             for node in walk(residual):
                 for warning in _of_node(node, known, own):
                     found.setdefault(warning.message, warning)
+    if can_match is False and not any(warning.code in _SAY_NEVER for warning in found.values()):
+        found[_NEVER.message] = _NEVER
     positions = _places(filter.text) if found else []
     return [msgspec.structs.replace(warning, offset=_find(warning, positions)) for warning in found.values()]
 
 
-def refuse_doubtful(filter: Filter, *, known: Collection[str] | None = None) -> None:
+def refuse_doubtful(
+    filter: Filter, *, known: Collection[str] | None = None, can_match: bool | None = None
+) -> None:
     """Raise an `ImpossibleFilterError` for the first doubt."""
-    for warning in doubts_of(filter, known=known):
+    for warning in doubts_of(filter, known=known, can_match=can_match):
         raise ImpossibleFilterError(warning.message, hint=warning.hint)
 
 

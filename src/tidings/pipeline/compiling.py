@@ -2,8 +2,8 @@
 
 A table of subscriptions has the columns `id` (string or integer) and `filter` (text); it may have
 `subscriber` (string) and `dialect` (`tidings`, the default, or `cesql`). No row is dropped
-silently: a filter that does not parse or can never be true, a missing id or filter, and a
-duplicate id are all rejects.
+silently: a filter that does not parse or can never be true (`tidings.algebra.can_match`), a missing id or
+filter, and a duplicate id are all rejects.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from tidings.algebra import can_match
 from tidings.errors import FilterError, InputError
 from tidings.language import read_filter
 from tidings.matching.columnar.programs import nodes
@@ -75,7 +76,7 @@ class SubscriptionReader:
             found = read_filter(text, dialect=dialect)
         except FilterError as error:
             return str(error)
-        return "its filter can never be true" if found.is_never_true else found
+        return "its filter can never be true" if can_match(found) is False else found
 
     def note(self, filter: Filter) -> None:
         """Remember which attributes the filter asks for."""

@@ -11,6 +11,7 @@ from typing import Any, get_origin
 
 from msgspec.structs import replace
 
+from tidings.algebra import can_match
 from tidings.errors import EventError, FilterError
 from tidings.language.build import Condition, as_filter, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
@@ -176,21 +177,23 @@ def filter_from(
 
 def _warn_or_refuse(filter: Filter, cls: type | None, *, strict: bool) -> None:
     """Warn of a filter that was surely not meant so, by itself or beside a class; `strict` refuses it. One
-    that can never be true is refused by the broker."""
+    without any conjunction is refused by the broker."""
+    matches = can_match(filter)
     if strict:
-        refuse_doubtful(filter)
-    doubts = doubts_of(filter)
+        refuse_doubtful(filter, can_match=matches)
+    doubts = doubts_of(filter, can_match=matches)
     if cls is not None:
         from tidings.runtime.class_doubts import class_doubts, class_kinds, known_names
 
         beside = class_doubts(filter, cls)
         owned = {name for doubt in beside if doubt.code == "envelope" for name in doubt.about}
-        doubts = doubts_of(filter, known=known_names(filter, cls), kinds=class_kinds(filter, cls))
+        kinds = class_kinds(filter, cls)
+        doubts = doubts_of(filter, known=known_names(filter, cls), kinds=kinds, can_match=matches)
         doubts = [doubt for doubt in doubts if owned.isdisjoint(doubt.about)]
         named = {name for doubt in doubts for name in doubt.about}
         doubts += [doubt for doubt in beside if named.isdisjoint(doubt.about)]
     for warning in doubts:
-        if warning.code != "never":
+        if not filter.is_never_true:
             log.warning("subscription %r: %s", filter.text, warning)
 
 

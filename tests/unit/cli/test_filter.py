@@ -241,13 +241,59 @@ class TestCovers:
         assert tidings("filter", "covers", "a >", "a > 1").code == 2
 
 
+class TestCoveredInAFile:
+    LINES = (
+        {"id": "wide", "filter": "price > 5"},
+        {"id": 2, "filter": "price > 7 AND qty = 1"},
+        {"id": "never", "filter": "price > price"},
+        {"id": "again", "filter": "price > 5"},
+    )
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        path = tmp_path / "subscriptions.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in self.LINES))
+        return str(path)
+
+    def test_the_covered_ones_are_named_with_one_that_stays(self, file: str, tidings: Run) -> None:
+        ran = tidings("filter", "covers", "--subscriptions", file)
+        assert (ran.code, ran.out) == (
+            0,
+            "2: covered by wide\nnever: can never match\nagain: covered by wide\n",
+        )
+        assert "1 filter of 4 accept" in ran.err
+        (row,) = tidings("filter", "covers", "--subscriptions", file, "--json").rows
+        assert row["kept"] == ["wide"]
+        assert row["redundant"] == [
+            {"id": 2, "covered_by": "wide"},
+            {"id": "never", "covered_by": None},
+            {"id": "again", "covered_by": "wide"},
+        ]
+
+    def test_two_filters_or_a_file(self, file: str, tidings: Run) -> None:
+        for given in ((), ("a = 1",), ("a = 1", "--subscriptions", file)):
+            assert tidings("filter", "covers", *given).code == 2
+
+
 class TestWarnings:
     @pytest.mark.parametrize(
-        "text", ["5 < price < 10", "time > '2026-01-01'", "topic = 'a.b.>'", "StockName = IBM"]
+        ("text", "never", "can"),
+        [("price > price", True, False), ("price > 5", False, True), ("price * qty > 5", False, "unknown")],
     )
-    def test_check_warns_and_refuses_when_it_is_strict(self, text: str, tidings: Run) -> None:
+    def test_check_says_whether_it_can_match(self, text: str, never: bool, can: Any, tidings: Run) -> None:
+        (row,) = tidings("filter", "check", text, "--json").rows
+        assert (row["never_true"], row["can_match"]) == (never, can)
+        assert any(warning["code"] == "never" for warning in row["warnings"]) is never
         ran = tidings("filter", "check", text)
-        assert ran.code == 0
+        assert (ran.code, "can never be true" in ran.err) == (int(never), never)
+
+    @pytest.mark.parametrize(
+        ("text", "code"),
+        [("5 < price < 10", 1), ("time > '2026-01-01'", 1), ("topic = 'a.b.>'", 0), ("StockName = IBM", 0)],
+    )
+    def test_check_warns_and_refuses_when_it_is_strict(self, text: str, code: int, tidings: Run) -> None:
+        ran = tidings("filter", "check", text)
+        assert ran.code == code
         assert "warning: " in ran.err
         assert tidings("filter", "check", text, "--strict").code == 1
         (row,) = tidings("filter", "check", text, "--json").rows

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 import tidings
+from tidings.algebra import can_match
 from tidings.errors import ImpossibleFilterError
 from tidings.language import parse_filter
 from tidings.language.doubts import doubts_of
@@ -64,6 +65,14 @@ def test_known_attributes_decide_what_a_bare_word_is() -> None:
     assert "ask is read" in str(doubts_of(filter, known={"StockName", "bid", "IBM"})[0])
 
 
+def test_what_the_algebra_shows_to_be_impossible_is_doubtful() -> None:
+    filter = parse_filter("price > price")
+    assert doubts_of(filter) == []
+    assert [doubt.code for doubt in doubts_of(filter, can_match=can_match(filter))] == ["never"]
+    chain = parse_filter("5 < price < 10")
+    assert [doubt.code for doubt in doubts_of(chain, can_match=can_match(chain))] == ["chain"]
+
+
 def test_cesql_casts_and_has_no_doubts() -> None:
     assert doubts_of(parse_filter("time > '2026-01-01'", dialect="cesql")) == []
 
@@ -74,12 +83,16 @@ def test_subscribe_warns_and_refuses_when_it_is_strict(caplog: pytest.LogCapture
             with caplog.at_level(logging.WARNING, "tidings.filters"):
                 await bus.subscribe("time > '2026-01-01'")
                 await bus.subscribe(topic="a.b.>")
+                await bus.subscribe("price > price")
                 await bus.subscribe("price > 5")
             with pytest.raises(ImpossibleFilterError, match="truth value"):
                 await bus.subscribe("5 < price < 10", strict=True)
+            with pytest.raises(ImpossibleFilterError, match="never be true"):
+                await bus.subscribe("price > price", strict=True)
 
     asyncio.run(run())
     assert [record.message.split(":")[0] for record in caplog.records] == [
         "subscription \"time > '2026-01-01'\"",
         "subscription \"topic MATCHES 'a.b.>'\"",
+        "subscription 'price > price'",
     ]
