@@ -83,6 +83,7 @@ def test_the_folder_of_certificates_brings_its_list_of_revoked_ones(certs: Path,
             root.watch(ended.append)
             revoke(folder, "root")
             assert service.reload()
+            assert service.settings.tls.revoked == str(folder / "revoked.txt")
             while "refused" not in ended:
                 await asyncio.sleep(0)
         other = home / "other.txt"
