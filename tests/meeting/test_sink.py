@@ -191,6 +191,24 @@ def test_ids_of_many_sources_are_published_each_under_identity_row(one: Brokers,
     assert len({event.identity for event in events}) == 4
 
 
+def test_a_stream_that_reads_its_own_events_is_refused(one: Brokers, context: Context) -> None:
+    """Found by a user: alerts that the filter of their source accepts became alerts again, without end."""
+    made = writer(one, identity="row")
+    made.commit([made.write(rows(1, id="trade"))], 0)
+    (alert,) = heard(one)
+    context.batch = 1
+    with pytest.raises(InputError, match=r"row 1 of partition 0 is the event .* this query published itself"):
+        made.write(rows(1, id=alert.id, source=alert.source))
+    made.write(rows(1, id="trade"))  # another event, and one without an id
+    made.write(rows(1, id=None))
+    bold = writer(one, identity="row", onLoop="go on")
+    bold.commit([bold.write(rows(2, id=alert.id))], 1)
+    context.query, context.batch = "q-2", 0  # alerts of alerts, by a query of their own
+    other = writer(one, identity="row", writer="other")
+    other.commit([other.write(rows(3, id=alert.id))], 0)
+    assert [event["n"] for event in heard(one, "later")] == [1, 2, 3]
+
+
 def test_identity_columns_takes_the_id_under_the_clients_name(one: Brokers, context: Context) -> None:
     made = writer(one, identity="columns")
     first = made.write(rows(1, id="a"))

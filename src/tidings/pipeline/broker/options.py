@@ -75,6 +75,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     lifetime: float
     part_events: int
     on_lost_checkpoint: str
+    on_loop: str
     identity: str
 
 
@@ -83,7 +84,9 @@ _READING = (
     "filter", "dialect", "reader", "startingOffsets", "endingOffsets", "maxEventsPerBatch", "partitions",
     "samples", "keepSeconds", "onTrimmed", "onMissingLog", "onLostCheckpoint", "superseding",
 )  # fmt: skip
-_WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint", "identity")
+_WRITING = (
+    "writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint", "onLoop", "identity",
+)  # fmt: skip
 
 
 def reading(options: Mapping[str, str]) -> ReadOptions:
@@ -125,6 +128,7 @@ def writing(options: Mapping[str, str]) -> WriteOptions:
         lifetime=_lifetime(given.get("lifetime", "0")),
         part_events=_number(given, "partEvents", 2_000),
         on_lost_checkpoint=_choice(given, "onLostCheckpoint", (FAIL, GO_ON)),
+        on_loop=_choice(given, "onLoop", (FAIL, GO_ON)),
         identity=_choice(given, "identity", (ROW, COLUMNS)) if "identity" in given else UNSTATED,
     )
 

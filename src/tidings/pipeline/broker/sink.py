@@ -14,6 +14,8 @@ Rules
 - A row is a new event, with an identity made of query, batch and row, or it is the event that its columns
   `id` and `source` name. An `id` without a `source` is refused unless the option `identity` says which: ids
   are unique to their sources, and rows of one identity count as one event.
+- A stream with `identity=row` that reads an event of its own would make a new one of it, for ever: such a
+  row is refused. The id of a new event begins with the hash of its query, so it is known again.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tidings.model.event import Event, event_size
 from tidings.pipeline.broker.columns import event_of
 from tidings.pipeline.broker.kinds import mapped
 from tidings.pipeline.broker.lines import Ask, BrokerConnection, line_to
-from tidings.pipeline.broker.options import GO_ON, WriteOptions
+from tidings.pipeline.broker.options import GO_ON, ROW, WriteOptions
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 WRITER, JOB = "writer:", "job:"  # before the names that the broker remembers
@@ -49,11 +51,12 @@ class StagedCommit(WriterCommitMessage):  # type: ignore[misc]
 class _Stager:
     """Stages the rows of one task."""
 
-    def __init__(self, writing: WriteOptions, query: str, batch: int) -> None:
+    def __init__(self, writing: WriteOptions, query: str, batch: int, *, refuses_own: bool = False) -> None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         self._writing, self._query, self._batch = writing, query, batch
+        self._refuses_own = refuses_own  # events that this query published before
         self._partition = 0 if context is None else context.partitionId()
         self._attempt = 0 if context is None else context.attemptNumber()
         self._line = line_to(writing.broker)
@@ -76,11 +79,14 @@ class _Stager:
 
     def _events(self, batches: Iterable[Any]) -> Iterator[Event]:
         writing, count = self._writing, 0
-        prefix = f"{_short(self._query)}-{self._batch}-{self._partition}"
+        own = f"{_short(self._query)}-"
+        prefix = f"{own}{self._batch}-{self._partition}"
         for batch in batches:
             kinds = {each.name: each.type for each in batch.schema if is_nested(each.type)}
             for row in batch.to_pylist():
                 count += 1
+                if self._refuses_own and str(row.get("id")).startswith(own):
+                    raise _loop(f"row {count} of partition {self._partition}", row["id"])
                 row |= {name: mapped(row[name], kind) for name, kind in kinds.items()}
                 try:
                     yield event_of(
@@ -92,6 +98,15 @@ class _Stager:
                         f"row {count} of partition {self._partition} is no event: {error.message}",
                         hint=error.hint,
                     ) from None
+
+
+def _loop(where: str, id: str) -> InputError:
+    return InputError(
+        f"{where} is the event {id!r}, which this query published itself: the source accepts what the sink "
+        "publishes, and each event would come round again for ever",
+        hint="leave these events out by the filter of the source: AND NOT EXISTS event, or by their topic; "
+        "or set onLoop to 'go on', if the rows come to an end by themselves",
+    )
 
 
 def _short(query: str) -> str:
@@ -136,7 +151,9 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         batch = None if context is None else context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
             raise InputError("Spark does not say which query and batch a task is of", hint="use foreachBatch")
-        return _Stager(self._writing, query, int(batch)).stage(iterator)
+        writing = self._writing
+        refuses_own = writing.identity == ROW and writing.on_loop != GO_ON
+        return _Stager(writing, query, int(batch), refuses_own=refuses_own).stage(iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         queries = {message.query for message in messages if message is not None}

@@ -45,6 +45,10 @@ from tidings.protocol.slots import Ports
 HOLDS = "holds"  # table: one row for each
 RELEASED = "released"  # table: one row, the place up to which events were archived and let go
 TOUCH = 0.1  # of its seconds: a hold whose end moves by less is not written again
+NO_STORE = (
+    "holding a log (for a stream of Spark, say) needs a broker with a store: start it with --store DIR "
+    "(in one process: connect(path=DIR))"
+)
 
 
 class RetentionHoldRow(msgspec.Struct, array_like=True):
@@ -317,7 +321,7 @@ class RetentionHolds:
     def _refusal(self, message: HoldLog) -> tuple[str, str] | None:
         disk = self._ports.disk
         if not disk.stable:
-            return ("refused", "holding a log needs a broker with a store")
+            return ("refused", NO_STORE)
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
         if disk.full is not None:

@@ -36,6 +36,12 @@ def test_an_event_without_a_lifetime_goes_at_once_when_nobody_holds() -> None:
     assert stage.log() == []
 
 
+def test_a_broker_in_memory_refuses_a_hold_and_says_how_to_get_a_store() -> None:
+    stage = Sink(stable=False)
+    call = stage.ask(msg.HoldLog, "spark", EVERYTHING, seconds=60.0)
+    assert "needs a broker with a store: start it with --store DIR" in stage.failures[call][1]
+
+
 def test_a_hold_keeps_what_was_not_read_and_lets_go_of_what_was() -> None:
     stage = Sink()
     first = held(stage)

@@ -20,10 +20,12 @@ def events(*numbers: int) -> tuple[Event, ...]:
 
 
 class Sink(Stage):
-    """A broker with a store, and a writer `w`."""
+    """A broker, with a store unless it is not `stable`, and a writer `w`."""
 
-    def __init__(self, limits: ResourceLimits = DEFAULT_LIMITS, **settings: Any) -> None:
-        super().__init__(stable=True, settings=DeliverySettings(**settings), limits=limits)
+    def __init__(
+        self, limits: ResourceLimits = DEFAULT_LIMITS, *, stable: bool = True, **settings: Any
+    ) -> None:
+        super().__init__(stable=stable, settings=DeliverySettings(**settings), limits=limits)
         self.client("w")
 
     def ask(self, make: Any, *fields: Any, settle: bool = True, **more: Any) -> int:
