@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
+
+from tidings.errors import FOLDERS
 
 Words: TypeAlias = tuple[str, ...]
 Ended: TypeAlias = tuple[int, str, str]  # exit code, standard output, standard error
@@ -67,7 +70,9 @@ def assert_names(requirement: str, ended: Ended) -> None:
     """The command ended for want of a package, and its only error says what to install."""
     code, out, err = ended
     assert code == 3, err
-    assert f"hint: pip install '{requirement}'" in err
+    package, bracket, extra = requirement.partition("[")
+    name = f"({package}|{FOLDERS[package]})" if package in FOLDERS else ""  # its folder in a clone
+    assert re.search(rf"hint: pip install (-e )?'\S*{name}{re.escape(bracket + extra)}'", err), err
     assert err.count("error:") == 1
     assert "Traceback" not in out + err
     assert "defect" not in err

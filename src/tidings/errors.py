@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 
@@ -274,6 +275,44 @@ BRINGS: Final = {
 }  # fmt: skip
 
 
+# The folders of the other distributions in a clone of the repository.
+FOLDERS: Final = {"tidings-lab": "lab", "tidings-quality": "quality", "tidings-bench": "benchmarks"}
+
+
+def install_command(requirement: str) -> str:
+    """The command that adds a requirement of ours (`tidings[spark]`, `tidings-lab`) to this installation.
+
+    It names the place that `tidings` was installed from: a directory or a wheel, which pip notes beside the
+    installed package (`direct_url.json`), else an index or a directory of wheels.
+    """
+    package, bracket, extra = requirement.partition("[")
+    origin = _origin()
+    if origin is not None:
+        path, is_editable = origin
+        if package != "tidings":
+            path = path / FOLDERS[package]  # of the same clone
+        if package == "tidings" or (path / "pyproject.toml").exists():
+            return f"pip install {'-e ' if is_editable else ''}'{path}{bracket}{extra}'"
+    return f"pip install '{requirement}', with --find-links DIR if tidings came from wheels in DIR"
+
+
+def _origin() -> tuple[Path, bool] | None:
+    """The directory or file that `tidings` was installed from, and whether it is used in place; None: an
+    index, or a place that is not on this machine."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        noted = json.loads(distribution("tidings").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    url = urlsplit(noted.get("url", ""))
+    if url.scheme != "file":
+        return None
+    return Path(unquote(url.path)), bool(noted.get("dir_info", {}).get("editable"))
+
+
 def require(module: str, purpose: str, *, brought_by: str | None = None) -> None:
     """Raise `MissingDependencyError` when an optional module is not installed; the hint names its
     requirement."""
@@ -310,4 +349,4 @@ def _missing(module: str, purpose: str, requirement: str) -> MissingDependencyEr
     bringer = f"the extra `{extra}` of {package}" if extra else package
     called = module if module != package.replace("-", "_") else package
     message = f"{purpose} needs {called}" + (f", which {bringer} brings" if called != package else "")
-    return MissingDependencyError(message, hint=f"pip install '{requirement}'")
+    return MissingDependencyError(message, hint=install_command(requirement))

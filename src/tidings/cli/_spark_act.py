@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.cli.stage import Stage
+from tidings.errors import install_command
 
 SUBSCRIPTIONS = 20_000
 EVENTS = 2_000
@@ -35,7 +36,8 @@ async def on_spark(stage: Stage, folder: Path, spark: Any) -> None:
         gain="Use the same filters on Spark: a table of events against a table of alerts",
     )
     if spark is None:
-        stage.skip("Spark is not installed, so this act is left out; pip install 'tidings[spark]' brings it.")
+        command = install_command("tidings[spark]")
+        stage.skip(f"Spark is not installed, so this act is left out; to have it: {command}")
         return
     await asyncio.to_thread(play, stage, spark, folder)
 

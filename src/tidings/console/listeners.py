@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings.gateway.listeners import Gateway, Gateways
 from tidings.runtime.service import Service
 
@@ -25,7 +25,7 @@ def _console(service: Service, gateways: Gateways) -> list[tuple[str, Gateway]]:
         from tidings.console.app import ConsoleListener
     except ImportError as error:
         raise MissingDependencyError(
-            f"the console needs {error.name}", hint="pip install 'tidings[console]'"
+            f"the console needs {error.name}", hint=install_command("tidings[console]")
         ) from None
     return [("console", ConsoleListener(service, gateways.prover, service.tls))]
 

@@ -40,6 +40,7 @@ from tidings.errors import (
     TidingsError,
     UnknownOutcomeError,
     UnreachableError,
+    install_command,
 )
 from tidings.model.event import Event
 from tidings.runtime.blocking import BlockingBus
@@ -64,7 +65,7 @@ def _sqlalchemy() -> Any:
         import sqlalchemy
     except ImportError:
         raise MissingDependencyError(
-            "the outbox needs the package sqlalchemy", hint="pip install 'tidings[outbox]'"
+            "the outbox needs the package sqlalchemy", hint=install_command("tidings[outbox]")
         ) from None
     return sqlalchemy
 

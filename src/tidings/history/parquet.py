@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidings.errors import HistoryError, MissingDependencyError
+from tidings.errors import HistoryError, MissingDependencyError, install_command
 from tidings.history.attributes import from_json_values, to_json_values
 from tidings.history.jsonlines import attributes_from_text
 from tidings.history.schema import COLUMNS, OPS, OUTCOMES, VERSION, Row
@@ -36,7 +36,7 @@ def _arrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise MissingDependencyError(
-            "histories in Parquet need pyarrow", hint="pip install 'tidings[fast]', or use .jsonl"
+            "histories in Parquet need pyarrow", hint=f"use .jsonl, or {install_command('tidings[fast]')}"
         ) from None
     return pyarrow
 

@@ -27,7 +27,7 @@ from uuid import UUID
 
 import msgspec
 
-from tidings.errors import EventError, MissingDependencyError
+from tidings.errors import EventError, MissingDependencyError, install_command
 from tidings.model.body import packed_body, unpacked_body
 from tidings.model.decoding import UNREADABLE
 from tidings.model.textual import json_ready
@@ -159,7 +159,7 @@ def avro(schema: Mapping[str, Any], content_type: str | None = None) -> Serialis
         from fastavro.validation import ValidationError, validate
     except ImportError:
         raise MissingDependencyError(
-            "Avro needs the package fastavro", hint="pip install 'tidings[formats]'"
+            "Avro needs the package fastavro", hint=install_command("tidings[formats]")
         ) from None
 
     parsed = fastavro.parse_schema(dict(schema))
@@ -191,7 +191,7 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
         from google.protobuf.message import DecodeError
     except ImportError:
         raise MissingDependencyError(
-            "Protobuf needs the package protobuf", hint="pip install 'tidings[formats]'"
+            "Protobuf needs the package protobuf", hint=install_command("tidings[formats]")
         ) from None
 
     def write(body: Mapping[str, Any]) -> bytes:

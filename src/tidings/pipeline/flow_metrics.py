@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, SettingsError
+from tidings.errors import MissingDependencyError, SettingsError, install_command
 
 
 class BatchMetrics(msgspec.Struct, kw_only=True):
@@ -62,7 +62,7 @@ class PrometheusMetrics:
             import prometheus_client as client
         except ImportError:
             raise MissingDependencyError(
-                "metrics for Prometheus need prometheus-client", hint="pip install 'tidings[server]'"
+                "metrics for Prometheus need prometheus-client", hint=install_command("tidings[server]")
             ) from None
         self.registry = client.CollectorRegistry()
         labels = ("flow", "match")

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings.pipeline.broker import register
 from tidings.pipeline.home import quick_home
 
@@ -210,7 +210,7 @@ def _pyspark() -> tuple[Any, Any]:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingDependencyError(
-            "Spark is not installed", hint="pip install 'tidings[spark]' brings it, with Java"
+            "Spark is not installed", hint=install_command("tidings[spark]")
         ) from None
     return SparkSession, SparkContext
 

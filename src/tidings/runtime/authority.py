@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidings.errors import MissingDependencyError, RefusedError, SettingsError
+from tidings.errors import MissingDependencyError, RefusedError, SettingsError, install_command
 from tidings.security.certificates import BROKER_UNIT
 from tidings.security.principal import checked_name
 
@@ -225,5 +225,5 @@ def _cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise MissingDependencyError(
-            "certificates need the package cryptography", hint="pip install 'tidings[server]'"
+            "certificates need the package cryptography", hint=install_command("tidings[server]")
         ) from None

@@ -12,7 +12,7 @@ from types import EllipsisType
 from typing import Any, Protocol
 
 from tidings.availability.records import Loaded
-from tidings.errors import ClosedError, RefusedError, SettingsError, TidingsError
+from tidings.errors import ClosedError, RefusedError, SettingsError, TidingsError, require
 from tidings.extensions import call, offered
 from tidings.history.recorder import FileRecorder, Recorder
 from tidings.history.schema import ntfy_row
@@ -122,6 +122,8 @@ class EmbeddedBroker:
         settings: DeliverySettings,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
+        if path is not None and "://" not in str(path):
+            require("rocksdict", "a store on disk")  # said here, before an event loop starts
         self._limits = limits
         self.call_timeout = call_timeout
         self._path = path

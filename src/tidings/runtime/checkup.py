@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings._version import __version__
-from tidings.errors import TidingsError
+from tidings.errors import TidingsError, install_command
 from tidings.runtime import tls
 from tidings.runtime.dialling import parse_addresses
 from tidings.runtime.secured import load_revoked, load_users
@@ -58,7 +58,7 @@ def look_at_machine() -> Iterator[Finding]:
     for package, extra in PACKAGES.items():
         if importlib.util.find_spec(package) is None:
             yield Finding(
-                "versions", WARNING, f"{package} is not installed", f"pip install 'tidings[{extra}]'"
+                "versions", WARNING, f"{package} is not installed", install_command(f"tidings[{extra}]")
             )
     yield _limits()
     yield _clock()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tidings._version import __version__
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings.runtime.histogram import BOUNDS
 
 Figures = Mapping[str, Any]
@@ -128,7 +128,7 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
         from prometheus_client import core
     except ImportError:
         raise MissingDependencyError(
-            "metrics need the package prometheus-client", hint="pip install 'tidings[server]'"
+            "metrics need the package prometheus-client", hint=install_command("tidings[server]")
         ) from None
 
     class Collector:

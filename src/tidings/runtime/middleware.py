@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, Reject, SettingsError, TidingsError
+from tidings.errors import MissingDependencyError, Reject, SettingsError, TidingsError, install_command
 from tidings.model.event import Event
 from tidings.model.typed import build_instance, lineage_of
 
@@ -123,7 +123,7 @@ def traced(tracer: Any = None) -> Middleware:
         from opentelemetry import trace
     except ImportError:
         raise MissingDependencyError(
-            "traced needs the package opentelemetry-api", hint="pip install 'tidings[telemetry]'"
+            "traced needs the package opentelemetry-api", hint=install_command("tidings[telemetry]")
         ) from None
     from tidings.runtime.telemetry import context_of
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings.model.event import Event
 from tidings.protocol.messages import (
     BROKER_MESSAGES,
@@ -46,7 +46,7 @@ def exporting(broker: str) -> Any:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise MissingDependencyError(
-            f"trace.spans needs {error.name}", hint="pip install 'tidings[telemetry]'"
+            f"trace.spans needs {error.name}", hint=install_command("tidings[telemetry]")
         ) from None
     about = {"service.name": "tidings", "service.instance.id": broker}
     provider = TracerProvider(resource=Resource.create(about))

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, SettingsError
+from tidings.errors import MissingDependencyError, SettingsError, install_command
 
 PEM = b"-----BEGIN X509 CRL-----"
 
@@ -68,7 +68,7 @@ def _from_authority(data: bytes, authority: bytes, where: str) -> frozenset[int]
         from cryptography import x509
     except ImportError:
         raise MissingDependencyError(
-            "a revocation list in PEM needs the package cryptography", hint="pip install 'tidings[server]'"
+            "a revocation list in PEM needs the package cryptography", hint=install_command("tidings[server]")
         ) from None
     try:
         found = x509.load_pem_x509_crl(data)

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, RefusedError, SettingsError
+from tidings.errors import MissingDependencyError, RefusedError, SettingsError, install_command
 
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 100_000  # of a new stored key: a guess costs so many hashes
@@ -183,7 +183,7 @@ def _mechanism() -> Any:
         from scramp import ScramMechanism
     except ImportError:
         raise MissingDependencyError(
-            "passwords need the package scramp", hint="pip install 'tidings[server]'"
+            "passwords need the package scramp", hint=install_command("tidings[server]")
         ) from None
     return ScramMechanism(MECHANISM)
 

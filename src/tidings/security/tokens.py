@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, RefusedError, SettingsError, TidingsError
+from tidings.errors import MissingDependencyError, RefusedError, SettingsError, TidingsError, install_command
 from tidings.security.principal import Principal, ProofMethod, ProofValidity, checked_name, proved_name
 
 REQUIRED = ["sub", "exp", "iss", "aud"]
@@ -170,5 +170,5 @@ def _jwt() -> Any:
 
 def _missing() -> TidingsError:
     return MissingDependencyError(
-        "tokens need the packages PyJWT and cryptography", hint="pip install 'tidings[server]'"
+        "tokens need the packages PyJWT and cryptography", hint=install_command("tidings[server]")
     )

@@ -33,7 +33,7 @@ from uuid import uuid4
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, SettingsError, StoreError
+from tidings.errors import MissingDependencyError, SettingsError, StoreError, install_command
 from tidings.store.audit import audit
 from tidings.store.engine import Change
 from tidings.store.keyed import KeyedStore
@@ -93,7 +93,7 @@ class StreamJournal:
             from nats.js.api import RetentionPolicy, StorageType, StreamConfig
         except ImportError:
             raise MissingDependencyError(
-                "a store in JetStream needs the package nats-py", hint="pip install 'tidings[bridges]'"
+                "a store in JetStream needs the package nats-py", hint=install_command("tidings[bridges]")
             ) from None
         deadline = self._loop.time() + self._patience
         config = StreamConfig(

@@ -81,7 +81,7 @@ def find_system(name: str) -> System:
     )
 
 
-PUBLISHED = "; `pip install tidings-lab` brings the published ones"
+PUBLISHED = "; the package tidings-lab brings the published ones"
 
 
 def _plain(name: str) -> str:

@@ -5,19 +5,28 @@ The commands run in one process from which the optional modules are hidden, as i
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 from suite.hiding import Ran, assert_names, commands_without, python_without
 from tests.tidy._sources import ROOT
 
 from tidings.cli.output import Exit
-from tidings.errors import BRINGS, MissingDependencyError, missing_dependency, needing, require
+from tidings.errors import (
+    BRINGS,
+    MissingDependencyError,
+    install_command,
+    missing_dependency,
+    needing,
+    require,
+)
 
 pytestmark = pytest.mark.xdist_group("missing packages")  # its commands run once
 
@@ -95,7 +104,15 @@ def test_the_api_names_the_extra_too(tmp_path: Path) -> None:
         last = done.stderr.splitlines()[-1]
         assert last.startswith("tidings.errors.MissingDependencyError")
         assert f"{module}.{name} needs" in last
-        assert "pip install 'tidings[fast]'" in last
+        assert re.search(r"pip install (-e )?'\S*\[fast\]'", last)
+
+
+def test_a_store_on_disk_is_refused_before_an_event_loop_starts(tmp_path: Path) -> None:
+    """Found by a user: thirty lines of the loop's stack stood before the message."""
+    done = python_without(BRINGS, "import tidings; tidings.open(path='kept')", folder=tmp_path)
+    assert done.returncode == 1
+    assert "a store on disk needs rocksdict" in done.stderr.splitlines()[-1]
+    assert "loop_thread" not in done.stderr
 
 
 def test_only_a_known_module_that_is_not_installed_is_a_missing_dependency() -> None:
@@ -115,7 +132,55 @@ def test_a_missing_distribution_of_ours_is_named_once(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "tidings_lab", None)
     with pytest.raises(MissingDependencyError) as raised:
         require("tidings_lab", "a study")
-    assert str(raised.value) == "a study needs tidings-lab (pip install 'tidings-lab')"
+    assert raised.value.message == "a study needs tidings-lab"
+    assert raised.value.hint == install_command("tidings-lab")
+
+
+@pytest.mark.parametrize(
+    ("noted", "requirement", "command"),
+    [
+        (None, "tidings[spark]", "pip install 'tidings[spark]', with --find-links DIR"),
+        ("no JSON", "tidings-lab", "pip install 'tidings-lab', with --find-links DIR"),
+        (
+            {"url": "https://elsewhere/tidings.git", "vcs_info": {}},
+            "tidings[all]",
+            "pip install 'tidings[all]'",
+        ),
+        (
+            {"url": "file:///a%20b/tidings", "dir_info": {}},
+            "tidings[fast]",
+            "pip install '/a b/tidings[fast]'",
+        ),
+        (
+            {"url": "file:///wheels/tidings.whl", "archive_info": {}},
+            "tidings[store]",
+            "pip install '/wheels/tidings.whl[store]'",
+        ),
+        ({"url": ROOT.as_uri(), "dir_info": {}}, "tidings-lab", f"pip install '{ROOT}/lab'"),
+        (
+            {"url": ROOT.as_uri(), "dir_info": {"editable": True}},
+            "tidings-bench[peers]",
+            f"pip install -e '{ROOT}/benchmarks[peers]'",
+        ),
+        (
+            {"url": "file:///gone", "dir_info": {}},
+            "tidings-lab",
+            "pip install 'tidings-lab', with --find-links",
+        ),
+    ],
+)
+def test_a_hint_installs_from_the_place_that_tidings_came_from(
+    noted: Any, requirement: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a user: hints named a package index that did not have the package."""
+
+    class Installed:
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return noted if noted is None or isinstance(noted, str) else json.dumps(noted)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Installed())
+    assert install_command(requirement).startswith(command)
 
 
 def test_the_table_of_modules_agrees_with_the_extras() -> None:

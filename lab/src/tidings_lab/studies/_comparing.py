@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings_lab.simulation.comparing import Measures
 from tidings_lab.simulation.significance import SystemOverSeeds
 from tidings_lab.studies.draw import COLOURS, STYLE
@@ -54,7 +54,7 @@ def _draw(systems: dict[str, Bars], folder: Path, title: str) -> list[Path]:
     except ImportError:
         raise MissingDependencyError(
             "matplotlib is not installed, so no picture can be drawn",
-            hint="pip install 'tidings[studies]', or leave --plot out",
+            hint=f"leave --plot out, or {install_command('tidings-lab')}",
         ) from None
     matplotlib.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)

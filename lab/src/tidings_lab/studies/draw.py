@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, install_command
 from tidings_lab.studies.study import Curve, Picture
 
 COLOURS = (
@@ -51,7 +51,7 @@ def draw(pictures: Iterable[Picture], folder: Path) -> list[Path]:
     except ImportError:
         raise MissingDependencyError(
             "matplotlib is not installed, so no picture can be drawn",
-            hint="pip install 'tidings[studies]', or run with --no-plots",
+            hint=f"run with --no-plots, or {install_command('tidings-lab')}",
         ) from None
     matplotlib.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)

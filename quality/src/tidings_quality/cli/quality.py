@@ -15,7 +15,7 @@ import typer
 
 from tidings.cli.output import Exit, json_line, print_json, say, timestamp
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.errors import MissingDependencyError, SettingsError, UnreachableError
+from tidings.errors import MissingDependencyError, SettingsError, UnreachableError, install_command
 from tidings_quality.cli.data import add_commands
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def serve(
         from tidings_quality.service import OrganisationServer
     except ImportError as error:
         raise MissingDependencyError(
-            f"an organisation's service needs {error.name}", hint="pip install 'tidings[server]'"
+            f"an organisation's service needs {error.name}", hint=install_command("tidings[server]")
         ) from None
     asyncio.run(_serve(OrganisationServer(settings), as_json))
 

@@ -33,7 +33,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, SettingsError, TidingsError
+from tidings.errors import MissingDependencyError, SettingsError, TidingsError, install_command
 from tidings.extensions import blaming, call, offered
 from tidings.gateway.mqtt.events import members_of
 from tidings.model.event import Event, make_event
@@ -144,7 +144,7 @@ def side_of(route: RouteSettings, name: str) -> Any:
             return MqttGiver(route, name) if route.from_ else MqttTaker(route, name)
     except ImportError as error:
         raise MissingDependencyError(
-            f"this bridge needs the package {error.name}", hint="pip install 'tidings[bridges]'"
+            f"this bridge needs the package {error.name}", hint=install_command("tidings[bridges]")
         ) from None
     if scheme in offered(GROUP, OWN):
         return call(GROUP, scheme, route, name, gives=Giver if route.from_ else Taker)
