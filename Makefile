@@ -30,7 +30,7 @@ stale:
 setup: $(READY) ## make .venv and install everything
 	@echo "$(VENV) is ready"
 
-demo: $(READY) ## show the product at work, in about a minute
+demo: $(READY) ## show the product at work, in one to two minutes
 	@$(RUN) -m tidings demo $(ARGS)
 
 # Names have one order in every process, so that a run depends on the code alone. Bytecode is kept even where the

@@ -14,6 +14,8 @@ import pytest
 from tests.tidy._sources import PACKAGE, ROOT, python_files
 
 import tidings
+from tidings import algebra, pipeline
+from tidings.runtime.options import ConnectOptions
 
 HEAVY = (
     "cryptography", "duckdb", "google", "hypothesis", "llvmlite", "matplotlib", "numba", "numpy", "pandas",
@@ -51,6 +53,14 @@ def test_every_name_that_the_pages_mention_is_there() -> None:
             missing[page.name] = names
     assert missing == {}
     assert "TooLargeError" in tidings.__all__
+
+
+def test_lazy_names_and_options_are_shown_to_those_who_look_for_them() -> None:
+    """Found by a user: Tab did not offer `match`, and the help of `open` named no option."""
+    for module in (tidings, algebra, pipeline):
+        assert set(module.__all__) <= set(dir(module))
+    described = str(tidings.open.__doc__)
+    assert not {name for name in ("path", *ConnectOptions.__annotations__) if f"`{name}`" not in described}
 
 
 def test_help_brings_nothing_heavier_than_the_terminal() -> None:

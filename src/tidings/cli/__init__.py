@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidings.errors import ExtensionError, InputError, MissingDependencyError
+from tidings.errors import ExtensionError, InputError, MissingDependencyError, install_command
 from tidings.extensions import BROUGHT_BY, blaming, load, offered, pass_over
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
-    "demo": "Show what Tidings does for you, on one screen, in about a minute.",
+    "demo": "Show what Tidings does for you, on one screen, in one to two minutes.",
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
     "broker": "Run a broker.",
@@ -92,7 +92,7 @@ def _run(words: list[str]) -> None:
     if first in BROUGHT_BY and first not in known:
         raise MissingDependencyError(
             f"`tidings {first}` comes with {BROUGHT_BY[first]}, which is not installed",
-            hint=f"pip install {BROUGHT_BY[first]}",
+            hint=install_command(BROUGHT_BY[first]),
         )
     if first in MEANT and first not in known:
         raise InputError(f"there is no command {first!r}", hint=f"did you mean `tidings {MEANT[first]}`?")

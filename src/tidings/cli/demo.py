@@ -47,7 +47,7 @@ def demo(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Show what Tidings does for you, on one screen, in about a minute.
+    """Show what Tidings does for you, on one screen, in one to two minutes.
 
     Each line names a gain and the counts that prove it; `--details` shows every step. Ten acts: content
     filters, a late subscriber, an explanation, a subscriber that is killed and comes back, the recorded

@@ -60,18 +60,21 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     return (line for batch in batches(path) for line in batch)
 
 
-def json_object(text: str, where: str) -> dict[str, Any]:
+JSON_LINES = "JSON lines are expected: one object on each line"
+
+
+def json_object(text: str, where: str, *, hint: str | None = JSON_LINES) -> dict[str, Any]:
     """The object on a line, or an `InputError` that says where it is wrong."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+        raise InputError(f"{where}: not JSON: {error.msg} at column {error.colno}", hint=hint) from None
     except RecursionError:
         raise InputError(f"{where}: JSON nested too deeply") from None
     except ValueError as error:  # a number of more digits than Python reads
         raise InputError(f"{where}: {error}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{where}: a JSON object was expected, not {_name(value)}")
+        raise InputError(f"{where}: a JSON object was expected, not {_name(value)}", hint=hint)
     return value
 
 
@@ -83,7 +86,7 @@ def _name(value: Any) -> str:
 def whole_object(path: str) -> dict[str, Any]:
     """One JSON object that fills a file (or standard input)."""
     whole = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-    return json_object(_text_of(whole), "standard input" if path == STDIN else path)
+    return json_object(_text_of(whole), "standard input" if path == STDIN else path, hint=None)
 
 
 def event_id(given: Mapping[str, Any], number: int) -> str:

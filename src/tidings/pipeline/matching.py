@@ -208,7 +208,7 @@ def finished(
         result = result.where(F.size("subscriptions") > 0)
     notes = (*planned.notes, *(f"subscription {r.id}: {r.reason}" for r in rejected[:SHOWN]))
     if len(rejected) > SHOWN:
-        notes = (*notes, f"and {len(rejected) - SHOWN} more subscriptions in the rejects")
+        notes = (*notes, f"and {len(rejected) - SHOWN} more subscriptions; `rejects` has all of them")
     return Matched(
         result, version, decision.strategy, decision.reasons, notes, whole,
         lambda: rejects_frame(whole, planned, rejected, options),

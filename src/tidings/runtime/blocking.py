@@ -295,5 +295,18 @@ def connect(address: str, /, **settings: Unpack[RemoteOptions]) -> BlockingBus: 
 
 
 def connect(address: str | None = None, /, **settings: Any) -> BlockingBus:
-    """As `tidings.connect`, for code that does not await. Also called `tidings.open`."""
+    """A bus for code that does not await: `tidings.connect` without `await`. Also called `tidings.open`.
+
+    Without an address the broker is in this process; `tidings.open("tidings://host:port")` connects to one.
+    The options are keywords of both:
+
+    - `path`: a directory for what is to survive the process (needs the extra `store`);
+    - `name`: who this client is; with the name of a subscription, the subscription's identity;
+    - `record`: a file or recorder for the history; `seed` and `clock`: a run that can be repeated;
+    - `on_connected`, `on_disconnected`: called with the new state of the connection;
+    - `call_timeout`: seconds that a call waits for its answer when it names no `timeout=` itself.
+
+    With an address also `timeout`, `patience`, `tenant`, `credentials`, `tls` and `network`; without one
+    those of `DeliverySettings`. `help(tidings.connect)` explains all of them.
+    """
     return BlockingBus(way_in.connect(address, **settings))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.tidy._sources import ROOT
 
 from tidings.cli import _acts, _spark_act
 from tidings.cli.demo import _play
@@ -39,8 +41,23 @@ def test_every_claim_is_proved_and_counted(
     assert "a late subscriber caught up with 201 events" in last
     assert "a dirty row at CoC was reported at INAIL once" in last
     assert "a source that overstates is trusted least of 3" in last
+    gains, counts = quoted_in_the_readme()
+    assert len(gains) == 3
+    assert [count for count in counts if count not in last] == []
+    sources = "".join(path.read_text() for path in Path(_acts.__file__).parent.glob("_*act*.py"))
+    assert [gain for gain in gains if gain not in sources] == []
     assert (tmp_path / "kept" / "history.jsonl").exists()
     assert tidings("demo", "--keep", str(tmp_path / "kept")).code == 2  # nothing is mixed with what is there
+
+
+def quoted_in_the_readme() -> tuple[list[str], list[str]]:
+    """The gains and the counts of the demonstration that the README quotes."""
+    text = (ROOT / "README.md").read_text()
+    assert "19 claims in all" in text
+    (block,) = re.findall(r"^```text\n(ok  .*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = block.splitlines()
+    gains = [line.removeprefix("ok  ") for line in lines if line.startswith("ok  ")]
+    return gains, [count for line in lines if line.startswith("    ") for count in line.strip().split("; ")]
 
 
 def test_json_lists_the_claims(tidings: Run, monkeypatch: pytest.MonkeyPatch) -> None:

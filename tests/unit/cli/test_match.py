@@ -151,6 +151,7 @@ class TestSubscriptions:
         ran = tidings("match", "-s", wrong, quotes)
         assert (ran.code, ran.out) == (2, "")
         assert "wrong.jsonl, line 2: " in ran.err
+        assert ("JSON lines are expected" in ran.err) == (line == "nonsense")
 
 
 # filter -> what is said of it; nothing is found, and standard output and the exit code are as without doubts
