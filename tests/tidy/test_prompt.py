@@ -31,12 +31,23 @@ CALLED_BY = {
 NOT_RUN = {"docs/extending.md": {"strategies"}}  # needs a site of a network; the overlay in it has tests
 
 
+def whole_classes(code: str) -> list[str]:
+    """The lines of a block without the blank lines in its classes: the format of the sources wants one before
+    a method, and a class with methods goes into a file."""
+    lines = dict(enumerate(code.splitlines(), 1))
+    for each in ast.parse(code).body:
+        if isinstance(each, ast.ClassDef):
+            inside = range(each.lineno, (each.end_lineno or 0) + 1)
+            lines = {number: line for number, line in lines.items() if line or number not in inside}
+    return list(lines.values())
+
+
 def refused(code: str) -> str | None:
     """The first line of a block at which a prompt reports an error of syntax."""
     read = codeop.CommandCompiler()
     read.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     waiting: list[str] = []
-    for line in [*code.splitlines(), ""]:  # and Enter at the end
+    for line in [*whole_classes(code), ""]:  # and Enter at the end
         waiting.append(line)
         try:
             complete = read("\n".join(waiting), "<prompt>", "single")
