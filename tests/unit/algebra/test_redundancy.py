@@ -24,6 +24,12 @@ def test_of_equal_filters_the_first_stays() -> None:
     assert of("x >= 1 AND x <= 1", "x = 1", "x = 1.0") == {1: 0, 2: 0}  # equal, though written differently
 
 
+def test_of_filters_that_cover_each_other_one_stays() -> None:
+    some = [parse_filter(text) for text in ("x < 5 OR x >= 5", "x < 6 OR x >= 6", "x <= 7 OR x > 7")]
+    assert len({filter.digest for filter in some}) == 3
+    assert redundant(some) in ({1: 0, 2: 0}, {0: 1, 2: 1}, {0: 2, 1: 2})
+
+
 def test_one_that_can_never_match_needs_no_other() -> None:
     assert of("price > price", "x > 5", "price > price", "5 < x < 9") == {0: None, 2: None, 3: None}
 
