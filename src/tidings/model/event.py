@@ -183,6 +183,18 @@ class Event(
         except KeyError:
             return default
 
+    def __contains__(self, name: object) -> bool:
+        """Is there a value under this name, so that `event[name]` gives it?"""
+        if not isinstance(name, str):
+            return False
+        try:
+            self[name]
+        except KeyError:
+            return False
+        return True
+
+    __iter__ = None  # an event is no sequence: its names are those of `attributes`
+
     def _repr_html_(self) -> str:
         """The event as a table, in a notebook."""
         envelope = (("source", self.source), ("id", self.id), ("topic", self.topic), *self.view.items())

@@ -142,3 +142,12 @@ def test_an_event_shows_the_values_of_its_body() -> None:
     assert repr(make_event({"n": 1}, source="s", id="1")).startswith(
         "Event(source='s', id='1', body={'n': 1}"
     )
+
+
+def test_a_name_is_in_an_event_when_the_event_has_its_value() -> None:
+    event = make_event({"price": 5, "seller": {"city": None}, "id": 3}, source="s", id="1", topic="a")
+    present = ("price", "seller", "seller.city", "id", "source", "topic", "data.id")
+    assert [name in event for name in present] == [True] * len(present)
+    assert [name in event for name in ("symbol", "seller.name", "data.type", 0, None)] == [False] * 5
+    with pytest.raises(TypeError, match="not iterable"):
+        list(event)  # type: ignore[call-overload]
