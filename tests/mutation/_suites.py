@@ -27,6 +27,10 @@ SCHEMAS = (
     "tests/unit/model/test_schema_changes.py",
     "tests/properties/test_json_schemas.py",
 )
+GROUP_RETURNS = (
+    "tests/unit/protocol/delivery/test_group_returns.py",
+    "tests/properties/test_group_restarts.py",
+)
 COMMITTING = ("tests/unit/protocol/test_committing.py",)
 AUDIT = ("tests/unit/runtime/test_audit_file.py",)
 CONSOLE = ("tests/unit/console/test_app.py",)

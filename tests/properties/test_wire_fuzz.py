@@ -195,6 +195,7 @@ options = st.builds(
 )
 tokens = st.dictionaries(st.sampled_from(["", "b1", "other#1"]), st.integers(-3, 10), max_size=2)
 tags = st.lists(small, max_size=3).map(tuple)
+holdings = st.dictionaries(st.sampled_from(["", "b1", "other#1"]), tags, max_size=2)
 said = st.one_of(
     st.builds(msg.Hello, st.just("c"), names),
     st.builds(msg.Publish, small, events, small, st.sampled_from(list(msg.AckMode))),
@@ -207,6 +208,7 @@ said = st.one_of(
     st.builds(msg.Unadvertise, small, names),
     st.builds(msg.Fence, small, small),
     st.builds(msg.Home, small, names),
+    st.builds(msg.MemberHoldings, small, holdings, holdings),
     st.builds(msg.ReadLog, small, filters, small, small, st.sampled_from(["", "other"])),
     st.builds(
         msg.StageEvents, small, names, small, small, st.lists(events, max_size=2).map(tuple), st.just("")

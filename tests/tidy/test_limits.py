@@ -69,12 +69,12 @@ PENDING: frozenset[str] = frozenset(
         "gateway/streams.py:MOST_SUBSCRIPTIONS",
         "gateway/subscriptions.py:MOST_OF_ONE",
         "protocol/delivery/credit.py:FEW_BYTES",
-        "protocol/delivery/exactly_once.py:MOST_HOMES",
         "protocol/delivery/remote_unsubscribe.py:MOST",
         "protocol/delivery/publisher_migration.py:MOST_BARRED",
         "protocol/delivery/publisher_migration.py:MOST_SOURCES",
         "protocol/delivery/registry.py:MAX_RIGHTS",
         "protocol/delivery/registry.py:MOST_OPTIONS",
+        "protocol/delivery/sessions.py:MOST_UNOPENED",
         "protocol/membership/topics.py:MOST_LEVELS",
         "protocol/messages.py:MOST_TAGS",
         "protocol/overlay/cycle_repair.py:KEPT_SECONDS",
@@ -127,7 +127,7 @@ FILTERS = "filters of one key or one client, each bounded by the budget of filte
 LAB = "of a system that is studied in simulation; its tables are bounded where they are kept"
 BOUNDED = {
     "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "AckCredit": CLIENT, "Nack": CLIENT,
-    "CommitParts": CLIENT, "StageEvents": CLIENT,
+    "CommitParts": CLIENT, "StageEvents": CLIENT, "MemberHoldings": CLIENT,
     "PublishAll": "at most `codec.PUBLISHES` events; the decoder refuses more",
     "InquiryRequest": CLIENT, "Lost": "one number for each policy and bound of a subscription",
     "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE,

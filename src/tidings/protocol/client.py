@@ -18,8 +18,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-import msgspec
-
 from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
 from tidings.language.lists import is_beyond_earlier
@@ -29,8 +27,9 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.client_dedup import ClientDedupWindow
+from tidings.protocol.client_holdings import late_commits, opening
 from tidings.protocol.client_publishing import PublishingClient
-from tidings.protocol.client_returns import fence_reached, give_back
+from tidings.protocol.client_returns import fence_reached, give_back, put_back
 from tidings.protocol.client_subscription import (
     DOWN,
     ENDED,
@@ -42,7 +41,7 @@ from tidings.protocol.client_subscription import (
     ClientSubscription,
     UncommittedDelivery,
 )  # fmt: skip
-from tidings.protocol.lazy_queues import EMPTY, own
+from tidings.protocol.lazy_queues import EMPTY
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.publishing import stage_refusal
 from tidings.protocol.resume_tokens import ResumeTokens
@@ -63,6 +62,7 @@ class Client(PublishingClient):
         self._leaving: dict[int, ClientSubscription] = {}  # by ref: those that wait for the answer to it ...
         self._postponed: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
         self._merges = self._rejects = False  # does the broker take `AckCredit`, and `Nack` with a reason?
+        self._most_holdings = 0  # how many does it take in `MemberHoldings`?
         self._last_ref, self._tokens = 0, ResumeTokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
         self._known_again = ClientDedupWindow(most, limits.remembered_copies)
@@ -138,6 +138,7 @@ class Client(PublishingClient):
         self._merges = bool(input.features & ins.Feature.ACK_CREDIT)
         self._takes_rich = bool(input.features & ins.Feature.RICH_BODIES)
         self._rejects = bool(input.features & ins.Feature.REJECT)
+        self._most_holdings = self._limits.client.holdings if input.features & ins.Feature.HOLDINGS else 0
         self._link = GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
@@ -228,9 +229,8 @@ class Client(PublishingClient):
         if not self._takes_rich and is_beyond_earlier(subscription.filter):
             self._refused(msg.Refused(call, RefusedError.code, ins.EARLIER_PEER.format("broker")), now)
             return
-        if subscription.goes_to(self._log):
-            self._send(msg.Home(subscription.ref, subscription.home))
-        self._send(subscription.asked(call))
+        for message in opening(subscription, call, self._log, self._most_holdings):
+            self._send(message)
         if subscription.phase is LEAVING:
             self._send(msg.Unsubscribe(call, subscription.ref, end=subscription.must_end))
 
@@ -280,6 +280,8 @@ class Client(PublishingClient):
             self._out.append(fx.CallFailed(input.call, *ending))
             return
         tags: tuple[int, ...] = subscription.commit(None) if input.commits and subscription.taken else ()
+        if subscription.late:
+            self._send(late_commits(subscription))
         subscription.waiting += ((input.call, input.most),)
         subscription.wanted += input.most
         if not subscription.buffer:
@@ -458,11 +460,8 @@ class Client(PublishingClient):
         """The application was cancelled before it saw what was handed over."""
         batch = subscription.untake(call)
         self._record(rows.given_back(subscription, batch, self.name, now))
-        if batch and subscription.options.group is None:
-            again = [msgspec.structs.replace(deliver, again=True) for deliver in reversed(batch)]
-            own(subscription, "buffer").extendleft(again)
-        elif batch:  # another member may be waiting for it
-            self._send(msg.Nack(subscription.ref, tuple([deliver.tag for deliver in batch]), counted=False))
+        for message in put_back(subscription, batch):
+            self._send(message)
 
     def _cancel_call(self, call: int, now: float) -> None:
         """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
@@ -482,6 +481,8 @@ class Client(PublishingClient):
     def _commit(self, subscription: ClientSubscription, number: int | None) -> None:
         if subscription.taken and (tags := subscription.commit(number)):
             self._send(msg.Ack(subscription.ref, tags))
+        if subscription.late:
+            self._send(late_commits(subscription))
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
         subscription = self._listenings.get(input.ref)

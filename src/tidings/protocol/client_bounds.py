@@ -212,6 +212,7 @@ CALL = NumberBound(
 )  # a client numbers its own requests, those that the application made not, below 0
 OFFSET = NumberBound(low=-1)  # before the first entry
 PLACES = TableBound("logs", NAME, OFFSET)
+OFFSETS = TableBound("logs", NAME, SequenceBound("holdings", OFFSET))  # by log
 EVENT, FILTER, OPTIONS = StructBound(Event), StructBound(Filter), StructBound(DeliveryOptions)
 FLAG = CheckedBound("its type")  # a boolean or a word of an enumeration
 
@@ -245,6 +246,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "credit": NumberBound("credit"),
     },
     msg.Home: {"ref": ID, "log": NAME},
+    msg.MemberHoldings: {"ref": ID, "held": OFFSETS, "committed": OFFSETS},
     msg.Unsubscribe: {"call": CALL, "ref": ID, "end": FLAG, "takes_rest": FLAG},
     msg.Credit: {"ref": ID, "amount": EitherBound("credit")},
     msg.Ack: {"ref": ID, "tags": SequenceBound("tags", ID)},

@@ -12,10 +12,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from tidings.protocol.client_subscription import NONE_AWAITED, ClientSubscription
-from tidings.protocol.messages import Credit, Fence, Message, Nack
+from tidings.protocol.lazy_queues import own
+from tidings.protocol.messages import Credit, Deliver, Fence, Message, Nack
 
 
 def give_back(subscription: ClientSubscription, tags: tuple[int, ...], reason: str) -> Iterator[Message]:
@@ -45,6 +48,15 @@ def fence_reached(subscription: ClientSubscription) -> Iterator[Message]:
     if subscription.gives_way:
         yield from _give_way(subscription)
     subscription.is_fenced, subscription.gives_way, subscription.returned = False, False, 0
+
+
+def put_back(subscription: ClientSubscription, batch: Sequence[Deliver]) -> Iterator[Message]:
+    """The application was cancelled before it saw these: the messages that return them."""
+    if batch and subscription.options.group is None:
+        again = [msgspec.structs.replace(deliver, again=True) for deliver in reversed(batch)]
+        own(subscription, "buffer").extendleft(again)
+    elif batch:  # another member may be waiting for it
+        yield Nack(subscription.ref, tuple([deliver.tag for deliver in batch]), counted=False)
 
 
 def _fence(subscription: ClientSubscription) -> Fence:

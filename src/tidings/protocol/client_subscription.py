@@ -123,8 +123,8 @@ class ClientSubscription:
         "_asked_after", "_packed", "after", "ahead", "apart", "auto", "awaited", "away", "buffer", "buried",
         "call", "committed", "delivered", "ending", "fence", "given_back", "gives_way", "granted",
         "has_untagged", "has_untold", "home", "id", "is_fenced", "is_on", "is_remote", "is_resumed",
-        "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref", "returned",
-        "skipped", "taken", "waiting", "waits", "wanted", "window",
+        "late", "leaving_calls", "most_late", "must_end", "named", "number", "options", "phase", "policy",
+        "ref", "returned", "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -177,6 +177,8 @@ class ClientSubscription:
         self.number = 0  # of the last that was taken
         self.has_untold = False  # True: the broker may not know how far the token is ...
         self.has_untagged = False  # ... since an event was committed that has no tag on this link
+        self.most_late = 0  # so many commits by position does the broker take at once ...
+        self.late: tuple[Position, ...] = ()  # ... and these have no tag on this link
         self._asked_after: dict[str, int] = NOTHING  # the token of the last request for it
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
@@ -325,7 +327,7 @@ class ClientSubscription:
                 if not each.is_committed and each.tag != NO_TAG:
                     settled += (each.tag,)
                 elif not each.is_committed:
-                    self.has_untagged = True
+                    self._commit_late(each)
                 if (position := each.deliver.position) is not None:
                     self.advance(position)
             return tuple(settled)
@@ -333,15 +335,23 @@ class ClientSubscription:
             each for each in taken if not each.is_committed and (number is None or each.number == number)
         ]
         tags = [each.tag for each in chosen if each.tag != NO_TAG]
-        self.has_untagged = self.has_untagged or len(tags) < len(chosen)
         for each in chosen:
             each.is_committed = True
+            if each.tag == NO_TAG:
+                self._commit_late(each)
             if (position := each.deliver.position) is not None:
                 self.given_back -= {position}
                 if self.committed is not None:
                     self.committed.add(position)
         self._move_token()
         return tuple(tags)
+
+    def _commit_late(self, each: UncommittedDelivery) -> None:
+        """Its link is gone: the broker learns of the commit by the token, by its position (of a member of a
+        group), or when it delivers the event again."""
+        self.has_untagged = True
+        if self.most_late and each.deliver.position is not None:
+            self.late = (*self.late, each.deliver.position)[-self.most_late :]
 
     def _move_token(self) -> None:
         """Move the token by log up to the first event that is open, or was returned."""
@@ -456,6 +466,7 @@ class ClientSubscription:
         for taken in self.taken:
             taken.tag = NO_TAG
         self.buffer = EMPTY
+        self.most_late = 0  # until it is opened on the next link, with all of these
         self.buried = ()  # the broker has them, or delivers them again
         self.granted = 0
         self.is_fenced = self.gives_way = False

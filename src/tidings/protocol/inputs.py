@@ -37,9 +37,11 @@ class Feature(IntFlag):
     SUPERSEDED = 16  # events that say that a newer one has their key
     REJECT = 32  # a `Nack` with a reason: a dead letter at once
     EVENT_RUNS = 64  # several events with positions in one message: `ForwardAll`, `DeliverAll` with offsets
+    HOLDINGS = 128  # `MemberHoldings`: what a member of a group holds over a broken link
 
 
 ALL_FEATURES = sum(Feature)
+IN_PROCESS_FEATURES = ALL_FEATURES & ~Feature.HOLDINGS  # a client in its broker's process ends with it
 EARLIER_PEER = (
     "the {} is of an earlier version, which cannot read lists, decimals, UUIDs, dates, bytes, None or fields "
     "with names of the envelope; upgrade it, or publish flat values"

@@ -30,6 +30,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 10 * 366 * 86_400.0  # `keep_seconds` of a durable subscription
     hold_seconds: float = 31 * 86_400.0  # time that a hold lasts without renewal; it pins the log so long
     tags: int = 1 << 16  # deliveries in one `Ack` or `Nack`; each is looked up
+    holdings: int = 1024  # events that a member of a group says it holds, or committed; each is looked up
     tag_range: int = 1 << 32  # deliveries named by one `AckAll`; only those in flight are looked up
     page: int = 1 << 31  # entries requested in one page; a page has at most `log_page_count`
     parts: int = 1 << 16  # parts of one staged batch; each is looked up at the commit
@@ -105,6 +106,8 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     matched_topics: int = 4096  # topics whose match is cached; more uses more memory
     matched_topic: int = 256  # characters of a cached topic; a longer one is matched each time
     remembered_events: int = 1024  # events outside any log that a client recognises as duplicates
+    group_members: int = 256  # members of a group whose return after a restart is awaited; stored with it
+    group_claims: int = 1 << 16  # events of a group that returning members name and that are still to be read
     remembered_losses: int = 4096  # subscriptions whose counts of losses go on when their clients are back
     recounted_changes: int = 32  # subscriptions with another filter that one recount of the log looks at
 

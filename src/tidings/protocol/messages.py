@@ -112,6 +112,16 @@ class Home(Message, frozen=True, tag="Home"):
     log: str
 
 
+class MemberHoldings(Message, frozen=True, tag="Holdings"):
+    """By log, the offsets that a member of a durable group holds uncommitted, and the last ones that it
+    committed. Before `Subscribe`; later with commits of deliveries that came over an earlier link. Only to a
+    broker that announces `Feature.HOLDINGS`."""
+
+    ref: int
+    held: dict[str, tuple[int, ...]] = {}
+    committed: dict[str, tuple[int, ...]] = {}
+
+
 class Unsubscribe(Message, frozen=True, tag="Unsubscribe"):
     """Stop. With `end` False a durable subscription is only detached."""
 
@@ -446,6 +456,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     EndHold,
     AckAll,
     AckCredit,
+    MemberHoldings,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,

@@ -25,6 +25,7 @@ from tidings.history.schema import Row
 from tidings.protocol import effects as fx
 from tidings.protocol.effects import Send, SendAll
 from tidings.protocol.inputs import (
+    IN_PROCESS_FEATURES,
     Fetched,
     FetchFailed,
     Input,
@@ -163,7 +164,7 @@ class Driver:
         self._machines[address] = client
         self._effect_handlers[address] = on_effect
         self._line.append((self.name, LinkUp(address)))
-        self.hand(address, LinkUp(self.name))
+        self.hand(address, LinkUp(self.name, features=IN_PROCESS_FEATURES))
 
     def detach(self, address: str) -> None:
         """The client is gone."""

@@ -18,7 +18,7 @@ from tidings.errors import RefusedError, TidingsError, UnknownOutcomeError
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ALL_FEATURES, Input
+from tidings.protocol.inputs import IN_PROCESS_FEATURES, Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import AckMode, Message, Publish
 from tidings.protocol.node import Node
@@ -283,7 +283,7 @@ class LocalClients:
             local_client.peer = peer
             self._local_clients[address] = (driver, local_client, channel)
             channel.send = local_client.receive_all
-            driver.link_up(self._host.name, local_client.receive, features=ALL_FEATURES)
+            driver.link_up(self._host.name, local_client.receive, features=IN_PROCESS_FEATURES)
 
         def say(message: Message) -> None:
             if not passes_by(message):

@@ -119,6 +119,7 @@ class EmbeddedOptions(ConnectOptions, total=False):
     identities: IdentityBounds
     dedup_seconds: float
     names_log: bool
+    regroup_seconds: float
     allow_block: bool
     shared_log: bool
 

@@ -261,6 +261,7 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Unadvertise(1, "quotes"),
         msg.Advertised(1),
         msg.Home(1, "b"),
+        msg.MemberHoldings(1, {"b": (4, 9)}, {"b": (3,)}),
         msg.Fence(1, 2),
         msg.Fenced(1, 2),
         msg.ReadLog(1, DROPS, 2, 3, "b"),

@@ -55,6 +55,7 @@ VALID: dict[type[msgspec.Struct], msg.Message] = {
     msg.Publish: msg.Publish(1, EVENT, 1),
     msg.Subscribe: msg.Subscribe(1, 1, "s", EVERYTHING, OPTIONS, after={"b1": 0}),
     msg.Home: msg.Home(1, "b1"),
+    msg.MemberHoldings: msg.MemberHoldings(1, {"b1": (2,)}, {"b1": (1,)}),
     msg.Unsubscribe: msg.Unsubscribe(1, 1),
     msg.Credit: msg.Credit(1, 1),
     msg.Ack: msg.Ack(1, (1,)),

@@ -98,6 +98,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Closed(1, "slow", "too slow"),
     m.Advertised(4),
     m.Home(1, "b0"),
+    m.MemberHoldings(1, {"b0": (4, 9)}, {"b0": (3, 5, 70000)}),
     m.Fence(1, 2),
     m.Fenced(1, 2),
     m.ReadLog(1, FILTER, 2, 3, "b0"),

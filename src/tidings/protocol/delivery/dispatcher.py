@@ -236,8 +236,7 @@ class Dispatcher:
 
     def offer(self, state: SubscriptionState, event: Event, now: float) -> None:
         """A live event of no log, for one subscription alone."""
-        item = Item(event, event_size(event), None, now, None, after=self._index.end)
-        self.take_in(state, item, None, now)
+        self.take_in(state, Item(event, event_size(event), None, now, None, after=self._index.end), None, now)
 
     def take_in(self, state: SubscriptionState, item: Item, ticket: Ticket, now: float) -> None:
         """A live event: send it, or add it to the queue by the subscription's policy."""
@@ -416,6 +415,11 @@ class Dispatcher:
         state.queued_bytes -= size
         state.memory.used -= size
 
+    def send_to(self, member: Member, item: Item) -> None:
+        """Send a member an event that it has in hand, without regard to its credit."""
+        self._keyed.discard(member.subscription, item)
+        self._send(member.subscription, member, (item,), item.size, item.position is None)
+
     def _unblock(self, state: SubscriptionState, now: float) -> None:
         while state.blocked and not state.is_full:
             item = state.blocked.popleft()
@@ -541,8 +545,7 @@ class Dispatcher:
         if item.dead_letter is not None:
             self._ports.disk.keep(self._dead.remove(state.dead_letters_of or state.id, item.dead_letter))
         elif item.position is not None:
-            cursor = state.cursor_in(item.position.log)
-            if cursor is not None:
+            if (cursor := state.cursor_in(item.position.log)) is not None:
                 cursor.progress.settle(item.position.offset)
                 if state.durable:
                     cursor.source.release(state, item.position.offset, now)

@@ -53,6 +53,7 @@ from tidings.protocol.messages import (
     Fence,
     Hello,
     Home,
+    MemberHoldings,
     Message,
     Nack,
     Publish,
@@ -69,7 +70,6 @@ from tidings.protocol.publisher_positions import within_bounds
 from tidings.protocol.reading import SUPERSEDED, LogScan, ReaderNeeds
 from tidings.protocol.slots import Delivery, Ports
 
-MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
 SETTLING = frozenset({Ack, AckAll, AckCredit, Credit})
 
@@ -122,7 +122,8 @@ class ExactlyOnce(Delivery):
             Subscribe: self._on_subscribe, Unsubscribe: self._on_unsubscribe, Credit: self._on_credit,
             Ack: self._on_ack, AckAll: self._on_ack, AckCredit: self._on_ack_credit, Nack: self._on_nack,
             Advertise: self._on_advertise, Unadvertise: self._on_unadvertise, Fence: self._on_fence,
-            ClientJoined: self._on_came, Home: self._on_home, **self._jobs.handlers,
+            ClientJoined: self._on_came, Home: Session.note_home, **self._jobs.handlers,
+            MemberHoldings: self._registry.returns.note,
         }  # fmt: skip
 
     def _is_pinned(self, offset: int) -> bool:
@@ -343,6 +344,7 @@ class ExactlyOnce(Delivery):
         id, warning = state.id, self._registry.warning(state, message)
         answer = Subscribed(message.call, member.ref, id.subscriber, id.name, is_resumed, warning)
         self.ports.send(member.address, answer)
+        self._registry.returns.opened(self._registry.sessions.get(member.address), member, now)
         self._dispatcher.opened(state, now)
 
     def _not_opened(
@@ -401,10 +403,6 @@ class ExactlyOnce(Delivery):
     def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:
             session.stay, session.positions = message.stay, within_bounds(message.places)
-
-    def _on_home(self, session: Session, message: Home, now: float) -> None:
-        if len(session.homes) < MOST_HOMES:
-            session.homes[message.ref] = message.log
 
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
         """Answer when what came before is handled, and new dead letters are on the disk."""
@@ -472,7 +470,7 @@ class ExactlyOnce(Delivery):
         for at in (
             self._flush_at, self._maintain_at, self._age_at, self._identities_at, registry.remote_ends_at,
             delivered[0][0] if delivered else None, dead[0][0] if dead else None, self._remote_ends.next_at,
-            jobs.staging.next_at, jobs.holding.next_at, self._flow.release_at,
+            jobs.staging.next_at, jobs.holding.next_at, self._flow.release_at, registry.returns.next_at,
         ):  # fmt: skip
             if at is not None and (earliest is None or at < earliest):
                 earliest = at

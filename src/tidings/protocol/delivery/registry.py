@@ -32,6 +32,7 @@ from tidings.protocol.delivery.cursor import ANY_OFFSET
 from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
 from tidings.protocol.delivery.delivery_memory import DeliveryMemory
 from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.group_returns import GroupReturns
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.loss_report import CountsLeft
 from tidings.protocol.delivery.owner import OwnerMemory
@@ -77,6 +78,7 @@ class Registry:
         self._dispatcher = dispatcher
         self._replay = replay
         self._dead = dead
+        self.returns = GroupReturns(settings, ports.limits, dispatcher)
         self.memory = DeliveryMemory(ports)
         self.states: dict[SubscriptionId, SubscriptionState] = {}
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
@@ -132,6 +134,7 @@ class Registry:
         session.members[message.ref] = member
         state.joining = (*state.joining, member)
         if state.durable:
+            self.returns.joins(session, member)
             state.stored.attended = now
             # both: progress under an earlier filter does not count for this one
             records += [self._row(state), self.progress(state)]
@@ -357,6 +360,7 @@ class Registry:
         """A member goes; the subscription with it, unless it is durable or has others."""
         state = member.subscription
         self._remove(member)
+        self.returns.left(member, is_lost=lingers, now=now)
         if state.has_members or (state.durable and not (end and member.ends)):
             if state.stored.is_remote and not state.has_members:
                 self._remote_left(state, now)
@@ -371,6 +375,7 @@ class Registry:
 
     def collect(self, now: float) -> list[Record]:
         """One step of forgetting what ended subscriptions left behind; the records to persist."""
+        self.returns.on_timer(now)
         return [*self.memory.expire(now), *self._dead.expire(now), *self.end_remote(now)]
 
     def end_remote(self, now: float) -> list[Record]:
@@ -430,6 +435,7 @@ class Registry:
         for member in [*state.members, *state.joining]:
             self._ports.send(member.address, Closed(member.ref, code, reason))
             self._remove(member)
+            self.returns.left(member, is_lost=False, now=now)
             self._dispatcher.take_back(member, now)
         return [self.progress(state)] if state.durable else self.end(state, now)
 
@@ -464,6 +470,7 @@ class Registry:
             lost=dict(state.lost),
             recounted=state.own.recounted,
             sent=state.sent_below(),
+            members=self.returns.known(state),
         )
         return rows.put_for(rows.PROGRESS, state.id, row)
 
@@ -507,6 +514,7 @@ class Registry:
 
     def _load_progress(self, state: SubscriptionState, row: ProgressRow) -> None:
         state.stored.outlived = frozenset(row.outlived)
+        self.returns.load(state, row.members)
         if row.lost:
             state.losses = LossCounts(dict(row.lost))
         if row.movers:

@@ -264,7 +264,7 @@ class LogReplay:
 
     def read_on(self, state: SubscriptionState, now: float) -> None:
         """Read the next page of each log that is not read yet, if there is room and a listener."""
-        if state.members:
+        if state.members and not state.is_regrouping:
             waiting = [each for each in state.cursors if each.state is REPLAYING and not each.reading]
             for cursor in waiting:
                 self._read(state, cursor, now)
@@ -312,10 +312,20 @@ class LogReplay:
         self._read_to(state, cursor, offset, now)
         if (cursor.dropped and cursor.has_dropped(offset)) or state.was_delivered(cursor, item.event, offset):
             return  # the next offset that is read passes over it
+        claims = NOTHING if state.group_members is None else state.group_members.claims
+        is_claimed = item.position in claims
+        holder = claims.pop(item.position) if is_claimed else None
+        if is_claimed and holder is None:  # committed before the restart: likewise
+            self._hooks.touched(state, now)
+            return
         if not cursor.take(offset) and state.durable:
             cursor.source.owe(state, offset)
         item.again = offset < cursor.again_below
-        self._dispatcher.take(state, item, now)
+        if holder is None:
+            self._dispatcher.take(state, item, now)
+        else:
+            cursor.progress.hand_out(offset)
+            self._dispatcher.send_to(holder, item)
 
     def _read_to(self, state: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         """Every offset below was read; an offset that was owed there and not found is owed no longer."""
@@ -326,6 +336,8 @@ class LogReplay:
     def _go_live(self, state: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         self._read_to(state, cursor, end, now)
         pending = cursor.go_live()
+        if state.group_members is not None:
+            state.group_members.forget_log(cursor.log)
         state.pack_filter()
         cursor.source.stop(state, cursor)
         for item in pending:

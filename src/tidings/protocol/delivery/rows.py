@@ -74,6 +74,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     recounted: int = 0  # `Cursor.recounted` in the own log
     # by log: what is owed below may have been sent; of another log nothing. None: all may have been
     sent: dict[str, int] | None = None
+    members: list[str] = []  # of a group: those that may hold events of it (`group_returns.py`)
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

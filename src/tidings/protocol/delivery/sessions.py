@@ -7,7 +7,9 @@ from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import Member
-from tidings.protocol.messages import Subscribe
+from tidings.protocol.messages import Home, MemberHoldings, Subscribe
+
+MOST_UNOPENED = 1024  # homes and holdings that wait for their subscribe; more are ignored
 
 
 class Session:
@@ -17,6 +19,7 @@ class Session:
         "address",
         "advertisements",
         "client",
+        "holdings",
         "homes",
         "incarnation",
         "members",
@@ -36,7 +39,12 @@ class Session:
         self.stay = 0  # how often the client moved
         self.positions: dict[str, dict[str, int]] = {}  # by source and log: its last events
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
+        self.holdings: dict[int, MemberHoldings] = {}  # by ref: of members of groups, until they are opened
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
+
+    def note_home(self, message: Home, now: float) -> None:
+        if len(self.homes) < MOST_UNOPENED:
+            self.homes[message.ref] = message.log
 
     def is_own(self, id: str, number: int) -> bool:
         """Did the client make this id from its number?"""

@@ -26,6 +26,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     identities: IdentityBounds = IdentityBounds()  # bounds of the deduplication window
     dedup_seconds: float = 3600.0  # how long a publisher's own id outlives its event; 8 bytes each
     names_log: bool = False  # gives the log a name of its own, and a new one when its disk is empty
+    regroup_seconds: float = 6.0  # wait of a durable group for its members after a restart; 0: none
     allow_block: bool = True  # permits the policy `block`; brokers of a network refuse it
     shared_log: bool = False  # of a group: a client with a token in the log is owed the events after it
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,9 @@ from tidings.protocol.lazy_queues import EMPTY, NOTHING
 from tidings.protocol.lazy_queues import own as own_queue
 from tidings.protocol.messages import Unsubscribe
 
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.group_returns import GroupMembers
+
 _first_tag = attrgetter("first_tag")
 
 
@@ -45,6 +49,7 @@ class Member:
         "credit",
         "ends",
         "is_open",
+        "key",
         "last_word",
         "open_bytes",
         "ref",
@@ -60,6 +65,7 @@ class Member:
         self.withheld = 0  # ... and credit that counts again when there are fewer
         self.subscription = state
         self.ends = True  # False: it did not ask for a durable subscription, and so cannot end one
+        self.key = ""  # of a member of a durable group that tells its holdings: the same on its next link
         self.is_open = False  # True: it was answered, and can be sent to
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
 
@@ -116,6 +122,7 @@ class SubscriptionState:
     stored = TRANSIENT
     moving: MigrationOrder | None = None
     losses: LossCounts | None = None
+    group_members: GroupMembers | None = None  # of a durable group
     memory = UNCOUNTED  # of the principal that subscribed
     queued_bytes = 0  # of `queue` and the own cursor's `pending`, and counted in `memory` too
     blocked: deque[Item] = EMPTY
@@ -345,6 +352,11 @@ class SubscriptionState:
         """Waiting events that are in no log and that the subscription's new filter accepts."""
         waiting = (*self.queue, *self.own.pending, *self.blocked, *self.barred)
         return [item for item in waiting if item.position is None and accepts(filter, item.event)]
+
+    @property
+    def is_regrouping(self) -> bool:
+        """After a restart, do members that may have events in hand have still to return?"""
+        return self.group_members is not None and bool(self.group_members.awaited)
 
     @property
     def has_members(self) -> bool:
