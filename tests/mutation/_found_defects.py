@@ -36,7 +36,7 @@ FOUND = (
     # a group goes on when the first of its members is back
     Defect("protocol/delivery/replay.py", " and not state.is_regrouping:", ":", by=GROUP_RETURNS),
     # a member says nothing of what it holds
-    Defect("protocol/client_holdings.py", "_by_log(held[-most:])", "{}", by=GROUP_RETURNS),
+    Defect("protocol/client_holdings.py", "_by_log(taken[-most:])", "{}", by=GROUP_RETURNS),
     # or of what it committed last
     Defect("protocol/client_holdings.py", "_by_log(last))", "{})", by=GROUP_RETURNS),
     # a late commit leaves the event with another member

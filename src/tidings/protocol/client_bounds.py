@@ -246,7 +246,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "credit": NumberBound("credit"),
     },
     msg.Home: {"ref": ID, "log": NAME},
-    msg.MemberHoldings: {"ref": ID, "held": OFFSETS, "committed": OFFSETS},
+    msg.MemberHoldings: {"ref": ID, "taken": OFFSETS, "committed": OFFSETS},
     msg.Unsubscribe: {"call": CALL, "ref": ID, "end": FLAG, "takes_rest": FLAG},
     msg.Credit: {"ref": ID, "amount": EitherBound("credit")},
     msg.Ack: {"ref": ID, "tags": SequenceBound("tags", ID)},

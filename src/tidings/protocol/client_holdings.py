@@ -27,9 +27,9 @@ def opening(subscription: ClientSubscription, call: int, log: str, most: int) ->
     subscription.most_late, subscription.late = 0, ()
     if most and subscription.options.durable and subscription.committed is not None:
         subscription.most_late = most
-        held = [each.deliver.position for each in subscription.taken if not each.is_committed]
+        taken = [each.deliver.position for each in subscription.taken if not each.is_committed]
         last = islice(reversed(subscription.committed.positions), most)
-        yield MemberHoldings(subscription.ref, _by_log(held[-most:]), _by_log(last))
+        yield MemberHoldings(subscription.ref, _by_log(taken[-most:]), _by_log(last))
     yield subscription.asked(call)
 
 

@@ -118,7 +118,7 @@ class MemberHoldings(Message, frozen=True, tag="Holdings"):
     broker that announces `Feature.HOLDINGS`."""
 
     ref: int
-    held: dict[str, tuple[int, ...]] = {}
+    taken: dict[str, tuple[int, ...]] = {}
     committed: dict[str, tuple[int, ...]] = {}
 
 

@@ -154,10 +154,10 @@ class GroupReturns:
         if not state.durable or state.options.group is None:
             return
         committed = self._claim(state, holdings.committed, None)
-        held = self._claim(state, holdings.held, member)
-        for line in (state.queue, state.barred) if committed or held else ():
+        in_hand = self._claim(state, holdings.taken, member)
+        for line in (state.queue, state.barred) if committed or in_hand else ():
             for item in [each for each in line if each.dead_letter is None]:
-                if item.position in committed or (item.position in held and line is state.queue):
+                if item.position in committed or (item.position in in_hand and line is state.queue):
                     line.remove(item)
                     if line is state.queue:
                         state.count_queued(-item.size)
@@ -207,5 +207,5 @@ class GroupReturns:
 
 def _size(holdings: MemberHoldings) -> int:
     """Number of logs and offsets in a message."""
-    parts = (*holdings.held.values(), *holdings.committed.values())
+    parts = (*holdings.taken.values(), *holdings.committed.values())
     return len(parts) + sum(map(len, parts))
