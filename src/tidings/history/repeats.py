@@ -67,7 +67,7 @@ class Breaks:
         return found
 
 
-class Delivery(Protocol):
+class SentEvent(Protocol):
     """A notification, as far as redeliveries are concerned."""
 
     @property
@@ -84,7 +84,7 @@ class Delivery(Protocol):
     def cut(self) -> float | None: ...
 
 
-def borne_out(of_one_event: Sequence[Delivery], returns: Sequence[ReturnFact], receiver: str) -> list[bool]:
+def borne_out(of_one_event: Sequence[SentEvent], returns: Sequence[ReturnFact], receiver: str) -> list[bool]:
     """For each delivery of one event: is it a redelivery?"""
     found = [False] * len(of_one_event)
     if len(of_one_event) == 1 or not any(each.labelled for each in of_one_event):
@@ -104,11 +104,11 @@ def borne_out(of_one_event: Sequence[Delivery], returns: Sequence[ReturnFact], r
     return found
 
 
-def _order(each: Delivery) -> tuple[float, bool, str, str, str]:
+def _order(each: SentEvent) -> tuple[float, bool, str, str, str]:
     return (each.time, each.labelled, each.process, each.subscription, each.broker)
 
 
-def _explains(earlier: Delivery, later: Delivery, given_back: Sequence[float]) -> bool:
+def _explains(earlier: SentEvent, later: SentEvent, given_back: Sequence[float]) -> bool:
     """May the earlier notification not have been committed when the later one came?"""
     at = bisect_left(given_back, earlier.time)
     if at < len(given_back) and given_back[at] <= later.time:
