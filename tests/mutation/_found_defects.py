@@ -15,7 +15,6 @@ from tests.mutation._suites import (
     FULL_GROUP,
     GAPS,
     GROUP_LOG,
-    GROUP_RETURNS,
     GUARD,
     INBOXES,
     KEEPING,
@@ -32,19 +31,6 @@ from tests.mutation._suites import (
 )
 
 FOUND = (
-    # -- found by a new user: restarts of a broker whose workers have events in hand
-    # a group goes on when the first of its members is back
-    Defect("protocol/delivery/replay.py", " and not state.is_regrouping:", ":", by=GROUP_RETURNS),
-    # a member says nothing of what it holds
-    Defect("protocol/client_holdings.py", "_by_log(taken[-most:])", "{}", by=GROUP_RETURNS),
-    # or of what it committed last
-    Defect("protocol/client_holdings.py", "_by_log(last))", "{})", by=GROUP_RETURNS),
-    # a late commit leaves the event with another member
-    Defect("protocol/delivery/group_returns.py", "self._settle_with_members(state, committed, now)", "pass",
-        by=GROUP_RETURNS),
-    # an orderly stop forgets the members before the disk is closed
-    Defect("protocol/delivery/group_returns.py", "            members.lost_at[member.key] = now\n",
-        "            pass\n", by=GROUP_RETURNS),
     # -- found by a user with nothing but wheels and docs
     # a rejected event is committed before the broker has its letter
     Defect("protocol/client_subscription.py", "            self.given_back |= {each.deliver.position for",

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from tests.mutation._suites import Defect
+from tests.mutation._suites import GROUP_RETURNS, Defect
 
 BATCHES = ("tests/unit/runtime/test_get_many.py",)
 KEYED = ("tests/unit/protocol/delivery/test_keyed_items.py",)
 
 ORDER_DEFECTS = (
+    # a group goes on when the first of its members is back
+    Defect("protocol/delivery/replay.py", " and not state.is_regrouping:", ":", by=GROUP_RETURNS),
+    # a member says nothing of what it holds
+    Defect("protocol/client_holdings.py", "_by_log(taken[-most:])", "{}", by=GROUP_RETURNS),
+    # or of what it committed last
+    Defect("protocol/client_holdings.py", "_by_log(last))", "{})", by=GROUP_RETURNS),
+    # a late commit leaves the event with another member
+    Defect("protocol/delivery/group_returns.py", "self._settle_with_members(state, committed, now)", "pass",
+        by=GROUP_RETURNS),
+    # an orderly stop forgets the members before the disk is closed
+    Defect("protocol/delivery/group_returns.py", "            members.lost_at[member.key] = now\n",
+        "            pass\n", by=GROUP_RETURNS),
     # a newer event that a member holds is not looked at
     Defect("protocol/delivery/keyed_items.py", "in numbers and (each.first_tag or tag) > numbers[key]",
         "in numbers and False", by=KEYED),

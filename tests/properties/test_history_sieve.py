@@ -28,7 +28,7 @@ from tidings.history.owed import OwedDelivery
 from tidings.history.parquet import arrow_schema
 from tidings.history.plain import PlainEngine, grouped
 from tidings.history.properties import delivery
-from tidings.history.schema import REDELIVERY, Row
+from tidings.history.schema import Row, nack_row
 from tidings.history.tables import PROCESS
 from tidings.pipeline import history_sieve, history_sieving
 from tidings.pipeline.history_intervals import Claims, is_due, is_owed
@@ -193,10 +193,14 @@ def test_processes_that_share_a_name_are_suspected_together() -> None:
     assert {(process, own) for _, process, own, _ in found.suspects or ()} == {("p", "s"), ("q", "s")}
 
 
-def test_a_redelivery_is_heard_but_has_no_order() -> None:
+@pytest.mark.parametrize("given_back", [True, False])
+def test_a_redelivery_is_judged_beside_what_was_given_back(given_back: bool) -> None:
     play = Play().sub(1.0, "p", "TRUE").pub(2.0, "a").pub(2.1, "b").told(3.0, "p", "a").told(3.1, "p", "b")
-    rows = [*play.rows, msgspec.structs.replace(play.rows[3], time=4.0, reason=REDELIVERY)]
-    assert compare(rows, contract_of("Tidings"), **TIMES).suspects == frozenset()
+    if given_back:
+        play.row(nack_row, 3.5, "p", "p", "a")
+    rows = play.told(4.0, "p", "a", redelivery=True).usub(5.0, "p").rows
+    assert len(compare(rows, contract_of("Tidings"), **TIMES).suspects or ()) == 1
+    assert check(rows, **TIMES).broken == ([] if given_back else ["minimality"])
 
 
 def test_too_many_suspects_and_bad_rows_are_left_to_the_properties() -> None:

@@ -38,6 +38,7 @@ FUNCTION = """tidings() {
 NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
+    "docs/how-to/spark-structured-streaming.md": "its stream has no end; tests/pipeline runs the program",
     "docs/security-findings.md": "installs bandit, which takes long",
     "docs/extending.md": "installs packages; tests/together/test_extending.py makes and runs them",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",

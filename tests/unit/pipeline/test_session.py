@@ -119,5 +119,5 @@ def test_with_neither_one_sentence_says_what_to_do(bare: pytest.MonkeyPatch) -> 
 
 def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(MissingDependencyError, match=r"tidings\[spark\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install .*\[spark\]"):
         made_session()
