@@ -65,6 +65,7 @@ def test_a_stream_by_http_is_a_session_as_long_as_it_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that had ended ten minutes earlier was still listed."""
+    monkeypatch.setattr(http_sessions, "IDLE_SECONDS", 0.0)
 
     async def story() -> None:
         async with test_http.at(tmp_path) as (http, service):
@@ -76,7 +77,6 @@ def test_a_stream_by_http_is_a_session_as_long_as_it_lasts(
                 assert figures()["gateway connections"] == 1
             await until(lambda: presence(service) == [])
             assert figures()["gateway connections"] == 0
-            monkeypatch.setattr(http_sessions, "IDLE_SECONDS", 0.0)
             await http.post("/events", **test_http.ce(test_http.event("1", n=1)))
             await until(lambda: figures()["local clients"] == 0)  # though no other request comes
 
