@@ -310,8 +310,7 @@ FOUND = (
         "known if needs.settled is None else min(known, needs.settled)\n", "known\n", by=WIDE),
     # unheard neighbours ignored
     Defect("protocol/recovery/progress_reports.py",
-        "                acked, superseded = 0, superseded or known > 0\n",
-        "                superseded = superseded or known > 0\n", by=WIDE),
+        "                acked, superseded = 0, True\n", "                superseded = True\n", by=WIDE),
     # last event unnoticed
     Defect("protocol/recovery/acknowledged.py",
         "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known",

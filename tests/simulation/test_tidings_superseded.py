@@ -4,6 +4,7 @@ receive no superseded event because of it."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tidings.model.event import FOREVER
@@ -125,6 +126,28 @@ def test_a_neighbour_that_has_not_reported_since_a_restart_may_need_them() -> No
         world.simulation.restart(broker)
         world.run(world.simulation.now + 5.0)
     assert received(world) == [*NUMBERS, 7, 8]
+
+
+@pytest.mark.parametrize("brokers", [3, 4])
+def test_a_broker_between_that_has_not_heard_from_one_behind_it_may_need_them(brokers: int) -> None:
+    """It said of a log without events that none is needed, and was cut off when the broker behind it came."""
+    world = begun(superseding=False, brokers=brokers)
+    before, between, home = world.overlay.brokers[-3:]
+    for broker in (home, between):
+        world.simulation.crash(broker)
+    world.run(7.0)
+    world.simulation.restart(between)
+    world.run(10.0)
+    world.simulation._rough = True
+    cut = msgspec.structs.replace(CUT, cut=((before, between), (between, before)))
+    world.simulation.begin(cut)
+    world.run(12.0)
+    publish(world, NUMBERS, apart=0.2)
+    world.run(15.0)
+    world.simulation.end(cut)
+    world.simulation.restart(home)
+    world.run(25.0)
+    assert received(world) == NUMBERS
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.5])

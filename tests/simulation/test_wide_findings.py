@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.simulation._wide import run
 
@@ -104,6 +106,46 @@ def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: floa
     assert [len(world.received(client)) for client in ("d", "e")] == [1, 1]
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_log_that_is_no_more_is_not_announced_by_a_broker_that_passed_that_on(is_read: bool) -> None:
+    """It announced the log again to the broker that had asked, which then read anew what waited there.
+    `is_read`: a subscription asked, not the broker that lacks an event."""
+    world = World("tidings", line(3), settings=SimulationSettings(check=True))
+    simulation = world.simulation
+    world.add_client("d", "b2")
+    world.add_client("p", "b0")
+    world.run(1.0)
+    world.subscribe("d", "n", "EXISTS x", durable=True, queue=1)
+    world.run(5.0)
+    simulation.disconnect("d", "b2")
+    world.run(6.0)
+    for x in (1, 2):
+        world.publish("p", {"x": x}, lifetime=600.0)
+    world.run(7.0)
+    cut = incident(fault.ISOLATE_ONE, 7.0, 9.0, cut=(("b1", "b2"), ("b2", "b1")))
+    simulation.plan(FaultPlan(incidents=(cut,)))
+    world.run(8.0)
+    world.publish("p", {"x": 3}, lifetime=600.0)  # b2 lacks it: b1 goes on to announce the log
+    world.run(8.5)
+    simulation.crash("b0")
+    between: Any = simulation.hosts["b1"].machine
+    recovery = between.slots["recovery"]
+    recovery._inquire = lambda *lost: None
+    if is_read:
+        recovery._relay.ask = lambda *lost: None
+        world.add_client("e", "b2")
+    world.run(9.5)
+    if is_read:
+        world.subscribe("e", "n", "EXISTS x", durable=True, replay=True)
+    simulation.restart("b0", keep_disk=False)
+    world.run(15.0)
+    world.publish("p", {"x": 4})
+    world.run(20.0)
+    simulation.connect("d", "b2")
+    world.run(40.0)
+    assert [each.event["x"] for each in world.applications["d"].received] == [1, 4]
+
+
 def test_slow_links_that_overlap_end_with_their_incidents() -> None:
     """Their factors were multiplied: what was sent meanwhile was on its way for minutes, all else
     behind it."""
@@ -151,6 +193,14 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
 )
 def test_seeds_that_found_a_defect_hold(system: str, seed: int) -> None:
     seen = run(seed, system=system, keyed=False, returning=False)
+    assert not seen.broken, seen.broken
+
+
+@pytest.mark.parametrize("seed", [2966, 5767, 6076, 8927, 6520])
+def test_seeds_of_the_campaign_that_found_a_defect_hold(seed: int) -> None:
+    """A broker between told an empty log that no superseded event is needed before it knew; another announced
+    a log whose end it had passed on."""
+    seen = run(seed)
     assert not seen.broken, seen.broken
 
 

@@ -3,8 +3,9 @@
 Rules
 - A report (`LogAck`) says how far the log is known and acknowledged here, the highest offset that is known
   of, and whether superseded events are needed: a durable subscription with `superseding=False` is owed them.
-  It says so of the events up to `known`. While a link behind us has not confirmed an event with a key, they
-  may be needed there.
+  It says so of the events up to `known`. While a link behind us has not spoken, or has not confirmed an event
+  with a key, they may be needed there; so also of a log without events, since its broker goes by the last
+  report when the link breaks.
 - The broker of a log keeps a superseded entry while a link that may need it has not acknowledged it.
 - A superseded event is marked (`SUPERSEDED`) when it is sent again, goes only over links behind which it may
   be needed, and is delivered only to subscriptions that want such events.
@@ -49,7 +50,7 @@ class ProgressReports:
             if link == view.upstream:
                 continue
             if (behind := progress_of.get(link)) is None or not behind.has_reported:
-                acked, superseded = 0, superseded or known > 0
+                acked, superseded = 0, True
                 continue
             if behind.acked < behind.due:
                 acked = min(acked, behind.acked)

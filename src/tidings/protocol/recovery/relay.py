@@ -210,6 +210,7 @@ class Relay:
             if len(path) == 1:
                 self._read(part, now)
                 continue
+            self._note_gone(part, now)
             to, envelopes = path[-2], part.envelopes
             if envelopes:
                 takes = self._recovery.far_ends.is_too_much
@@ -262,6 +263,7 @@ class Relay:
         return (*path, self._ports.name)
 
     def _pass_back(self, message: RangeReply, now: float) -> None:
+        self._note_gone(message, now)
         path = message.path[:-1]
         to = path[-1]
         small = (e for e in message.envelopes if not self._recovery.far_ends.is_too_much(to, e, now))
@@ -309,10 +311,17 @@ class Relay:
         self._recovery.timers.clear((PARTS, link))
         self._recovery.timers.clear((ASKS, link))
 
+    def _note_gone(self, answer: RangeReply | ReplayReply, now: float) -> bool:
+        """Does the log's broker say that the log is no more? A broker that passes this on heeds it too: it
+        would announce the log again to the one that asked."""
+        is_gone = answer.is_gone and answer.log != self._recovery.own().name
+        if is_gone:
+            self._recovery.gone(answer.log, now)
+        return is_gone
+
     def _filled(self, fill: RangeReply, now: float) -> None:
         view = self._recovery.views.get(fill.log)
-        if fill.is_gone and fill.log != self._recovery.own().name:
-            self._recovery.gone(fill.log, now)
+        if self._note_gone(fill, now):
             return
         if view is None or view.upstream is None:
             return
@@ -334,8 +343,7 @@ class Relay:
         self.give_up(part.number)
         if part.envelopes:  # the request for the next page has nothing to wait for
             self._asked_at.pop(str(self._recovery.upstream(part.log)), None)
-        if part.is_gone:
-            self._recovery.gone(part.log, now)
+        self._note_gone(part, now)
         reading.then(ReadResult(part.envelopes, part.upto, part.is_last, part.is_gone), now)
 
     def _wants(self, link: str, event: Event) -> bool:
