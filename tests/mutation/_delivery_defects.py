@@ -51,6 +51,9 @@ DELIVERY_DEFECTS = (
         "envelope.offset or 0, -inf)", by=FILTERS),
     # a restart forgets that available events are owed
     Defect("protocol/delivery/rows.py", "since = self.since or [", "since = [", by=FILTERS),
+    # a return with the same filter and without replay gives up what was available
+    Defect("protocol/delivery/registry.py", "if not is_same else state.options.replay", "if True else False",
+        by=FILTERS),
     # a subscription that took another filter without replay began never
     Defect("protocol/delivery/registry.py", "        state.since = now\n",
         "        state.since = now if message.options.replay else float('inf')\n", by=FILTERS),

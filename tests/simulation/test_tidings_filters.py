@@ -144,11 +144,11 @@ def test_a_third_filter_gives_nothing_of_what_came_under_the_first_and_only_the_
     assert received(world) == [*range(1, BEFORE + 1)]
 
 
-def available_to(filter: str, *, queue: int) -> World:
-    """b0 - b1. Events of b0's log were available to a durable subscription at b1, which settled none of them
-    before its client left."""
+def available_to(filter: str, *, queue: int, home: str = "b1") -> World:
+    """b0 - b1. Events of b0's log were available to a durable subscription at its home, which settled none of
+    them before its client left."""
     world = World("tidings", line(2), settings=SimulationSettings(check=True))
-    world.add_client("d", "b1")
+    world.add_client("d", home)
     world.add_client("p", "b0")
     world.run(1.0)
     for x in range(1, BEFORE + 1):
@@ -191,6 +191,29 @@ def test_a_filter_without_replay_asks_for_no_available_event_that_only_it_accept
     publish(world, range(BEFORE + 1, AFTER + 1))
     world.run(60.0)
     assert received(world) == [*range(2, BEFORE + 1, 2), *range(BEFORE + 1, AFTER + 1)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("home", ["b0", "b1"])  # the log is its own, or another broker's
+def test_a_return_with_the_same_filter_and_without_replay_gives_up_nothing(home: str, restarts: bool) -> None:
+    """The events that were available when it took the filter are owed, as far as it has not read them."""
+    world = available_to("x >= 0", queue=1, home=home)
+    world.subscribe("d", "n", "x >= 0", durable=True, queue=1, window=1, replay=False, auto=False)
+    world.run(5.0)
+    if restarts:
+        leave(world)
+        world.run(6.0)
+        world.simulation.crash(home)
+        world.run(7.0)
+        world.simulation.restart(home)
+        world.run(12.0)
+    else:
+        leave(world)
+    world.subscribe("d", "n", "x >= 0", durable=True, replay=False)
+    world.run(13.0)
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(60.0)
+    assert received(world) == [*range(1, AFTER + 1)]
 
 
 def test_a_cursor_that_an_earlier_version_left_without_a_beginning_has_one_again() -> None:

@@ -2,7 +2,8 @@
 
 Rules
 - Identity is (subscriber, name). Subscribing again under a name resumes: with the same filter
-  where it stood, with another one so that only the difference is told.
+  where it stood, with another one so that only the difference is told. Whether it replays is decided when it
+  takes a filter, and holds as long as the filter.
 - A group is one subscription with many members, under the group's name and no subscriber's. It becomes
   durable when a member asks for that, with all that waits for it; members that do not ask for it join all the
   same, and end it not.
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from tidings.availability.delivered_ranges import DeliveredRanges
 from tidings.availability.progress import LogProgress
@@ -199,9 +202,15 @@ class Registry:
             cursor.start = min(self._index.end, after[cursor.log] + 1)
             cursor.next = min(cursor.next, cursor.start)
 
-    def _subscription(self, id: SubscriptionId, message: Subscribe) -> Subscription:
-        """Requested options; equal options are kept once, since most subscriptions have the same."""
-        options = self._options.get(message.options, message.options)
+    def _subscription(
+        self, id: SubscriptionId, message: Subscribe, replay: bool | None = None
+    ) -> Subscription:
+        """Requested options, perhaps with another `replay`; equal options are kept once, since most
+        subscriptions have the same."""
+        options = message.options
+        if replay is not None and replay is not options.replay:
+            options = msgspec.structs.replace(options, replay=replay)
+        options = self._options.get(options, options)
         if len(self._options) < MOST_OPTIONS:
             self._options[options] = options
         return Subscription(id, message.filter, options)
@@ -271,7 +280,8 @@ class Registry:
         self._take_over(state, listeners, others, now)
         if not is_same:
             self._change_filter(state, message, now)
-        state.subscription = self._subscription(state.id, message)
+        replay = message.options.replay if not is_same else state.options.replay
+        state.subscription = self._subscription(state.id, message, replay=replay)
         self._acknowledge_handled(state, message, now)
         return None
 
