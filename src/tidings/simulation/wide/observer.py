@@ -33,6 +33,7 @@ from tidings.model.event import FOREVER, Event, event_size
 from tidings.model.filter import Filter
 from tidings.protocol import effects as fx
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
+from tidings.protocol.delivery.rows import SUBSCRIPTION, SubscriptionRow
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery.group_log import TABLE as TAIL
@@ -103,6 +104,17 @@ class Observer:
                 tail[int(record.key)] = record.value  # type: ignore[union-attr]
             elif kind is Delete and record.table == TAIL and record.key.isdecimal():  # type: ignore[union-attr]
                 tail.pop(int(record.key), None)  # type: ignore[union-attr]
+            elif kind is Put and record.table == SUBSCRIPTION:  # type: ignore[union-attr]
+                self._holds_again(name, record.value)  # type: ignore[union-attr]
+
+    def _holds_again(self, name: str, encoded: bytes) -> None:
+        """A disk has the row of a subscription: perhaps of one that was lost with the disk before it."""
+        if not any(each.is_lost and each.home == name for each in self.standing.values()):
+            return
+        found = msgspec.msgpack.decode(encoded, type=SubscriptionRow).subscription
+        standing = self.standing.get(f"{found.id.subscriber}/{found.id.name}")
+        if standing is not None and standing.is_lost and standing.home == name:
+            standing.begins_anew(found.filter, found.options.replay)
 
     def fetched(self, name: str, effect: fx.Fetch, found: Sequence[Append]) -> None:
         limits = self._meter.limits
@@ -149,7 +161,7 @@ class Observer:
         if not self._grouped:
             for id, standing in self.standing.items():
                 if standing.home == name:
-                    standing.is_standing = False
+                    standing.is_standing, standing.is_lost = False, True
                     for identity in standing.doubtful:
                         self.received[id].pop(identity, None)
                     for waiting in self.owed.values():

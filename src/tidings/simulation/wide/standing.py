@@ -8,7 +8,8 @@ Rules
   still match with an earlier one, back to the last that was settled.
 - *Owed* as well: an event without a key that lives forever and that is accepted by a filter with replay, and
   by every later one. A filter without replay gives up the available events that it accepts, unless they are
-  owed already.
+  owed already. A subscription that was lost with its home's disk begins anew with the filter of its return,
+  with or without replay: nothing is owed already then.
 - *Allowed*: an event that the present filter accepts and to which it, or one before it, had a right; each
   filter since then accepts the event too. A right is to what is published while a filter holds, and with
   replay to what is available. Amid faults a broker may not know yet what another one accepted, and takes it
@@ -48,6 +49,9 @@ class OwedSubscription(msgspec.Struct):
     superseding: bool = True  # False: it is owed every event of a key
     is_standing: bool = True  # False from the loss of its only copy until the faults are over
     doubtful: set[tuple[str, str]] = set()  # committed, but only the broker at home knows it
+    is_lost: bool = False  # its home's disk was replaced, and does not hold it again
+    first_stage: int = 0  # with which it began, or began anew after that ...
+    began_with_replay: bool = True  # ... as its home has it
 
     def owes(self, event: Event, published: float) -> bool:
         """Is an acknowledged event owed that was published then?"""
@@ -70,15 +74,21 @@ class OwedSubscription(msgspec.Struct):
         is_owed = False
         if event.lifetime != FOREVER or event.key is not None:
             return False
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages[self.first_stage :]):
             if not accepts(stage.filter, event):
                 is_owed = False
-            elif not stage.replay:
+            elif not (stage.replay if number else self.began_with_replay):
                 if not is_owed:
                     return False  # it was given up
             elif stage.answered is not None:
                 is_owed = True
         return is_owed
+
+    def begins_anew(self, filter: Filter, replay: bool) -> None:
+        """Its home holds it again, after it was lost."""
+        last = len(self.stages) - 1
+        same = (n for n in range(last, -1, -1) if self.stages[n].filter.digest == filter.digest)
+        self.is_lost, self.first_stage, self.began_with_replay = False, next(same, last), replay
 
     def forgoes(self, event: Event) -> bool:
         """Does the present filter give up an event that was owed?"""
