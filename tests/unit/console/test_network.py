@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +58,23 @@ async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
     raise AssertionError("the stream has ended")
 
 
+@asynccontextmanager
+async def joined(one: Service, home: Path, certs: Path) -> AsyncIterator[str]:
+    """The console of a broker while a second one is in its network."""
+    async with Service(settings(home, certs, name="b2", join=[one.server.address])) as two:
+        while not (one.server.links and two.server.links):
+            await asyncio.sleep(0)
+        assert one.gateways is not None
+        yield one.gateways.addresses["console"]
+
+
 def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: Path) -> None:
     (home / "users.toml").write_text(USERS + OPS)
     more = {"console.listen": "127.0.0.1:0", "console.refresh_seconds": 0.1}
 
     async def story() -> None:
         async with Service(settings(home, certs, **more), gateways=ConsoleGateways) as one:
-            joining = settings(home, certs, name="b2", join=[one.server.address])
-            async with Service(joining) as two:
-                while not (one.server.links and two.server.links):
-                    await asyncio.sleep(0)
-                assert one.gateways is not None
-                url = one.gateways.addresses["console"]
+            async with joined(one, home, certs) as url:
                 assert url.startswith("https://")
                 trust = tls.dialling(authority=str(certs / "authority.pem"))
                 ours = {"x-tidings-console": "1"}
@@ -100,33 +107,30 @@ def test_scripts_reach_every_broker_by_the_credentials_of_their_request(
     more = {"console.listen": "127.0.0.1:0"}
 
     async def story() -> None:
-        async with Service(settings(home, certs, **more), gateways=ConsoleGateways) as one:
-            joining = settings(home, certs, name="b2", join=[one.server.address])
-            async with Service(joining) as two:
-                while not (one.server.links and two.server.links):
-                    await asyncio.sleep(0)
-                assert one.gateways is not None
-                url = one.gateways.addresses["console"]
-                trust = tls.dialling(authority=str(certs / "authority.pem"))
-                claims = {"sub": "token-user", "exp": time.time() + 600, "iss": "i", "aud": "a"}
-                token = {"authorization": f"Bearer {sign(claims, SECRET, 'HS256')}"}
-                basic = {"authorization": f"Basic {b64encode(b'ops:o').decode()}"}
-                async with httpx.AsyncClient(base_url=url, verify=trust, trust_env=False) as client:
-                    for proof in (basic, token):
-                        past = await asked(client, "/api/past", proof)
-                        assert (set(past["brokers"]), past["problems"]) == ({"b1", "b2"}, {})
+        async with (
+            Service(settings(home, certs, **more), gateways=ConsoleGateways) as one,
+            joined(one, home, certs) as url,
+        ):
+            trust = tls.dialling(authority=str(certs / "authority.pem"))
+            claims = {"sub": "token-user", "exp": time.time() + 600, "iss": "i", "aud": "a"}
+            token = {"authorization": f"Bearer {sign(claims, SECRET, 'HS256')}"}
+            basic = {"authorization": f"Basic {b64encode(b'ops:o').decode()}"}
+            async with httpx.AsyncClient(base_url=url, verify=trust, trust_env=False) as client:
+                for proof in (basic, token):
+                    past = await asked(client, "/api/past", proof)
+                    assert (set(past["brokers"]), past["problems"]) == ({"b1", "b2"}, {})
+                listed = await asked(client, "/api/admin", basic, do="list", kind="session")
+                assert (set(listed["brokers"]), listed["problems"]) == ({"b1", "b2"}, {})
+                names = {(row["broker"], row["principal"]) for row in listed["rows"]}
+                assert names >= {("b2", "ops"), ("b2", "token-user")}, "each in its own name"
+                joining = settings(home, certs, name="b3", join=[one.server.address])
+                monkeypatch.setattr(watch, "KNOWN_SECONDS", 0.0)
+                async with Service(joining) as three:
+                    while not (three.server.links and len(one.server.links) == 2):
+                        await asyncio.sleep(0)
                     listed = await asked(client, "/api/admin", basic, do="list", kind="session")
-                    assert (set(listed["brokers"]), listed["problems"]) == ({"b1", "b2"}, {})
-                    names = {(row["broker"], row["principal"]) for row in listed["rows"]}
-                    assert names >= {("b2", "ops"), ("b2", "token-user")}, "each in its own name"
-                    joining = settings(home, certs, name="b3", join=[one.server.address])
-                    monkeypatch.setattr(watch, "KNOWN_SECONDS", 0.0)
-                    async with Service(joining) as three:
-                        while not (three.server.links and len(one.server.links) == 2):
-                            await asyncio.sleep(0)
-                        listed = await asked(client, "/api/admin", basic, do="list", kind="session")
-                        assert set(listed["brokers"]) == {"b1", "b2", "b3"}, "one that joined later"
-                    wrong = {"authorization": f"Basic {b64encode(b'ops:wrong').decode()}"}
-                    assert (await client.get("/api/past", headers=wrong)).status_code == 401
+                    assert set(listed["brokers"]) == {"b1", "b2", "b3"}, "one that joined later"
+                wrong = {"authorization": f"Basic {b64encode(b'ops:wrong').decode()}"}
+                assert (await client.get("/api/past", headers=wrong)).status_code == 401
 
     play(story())
