@@ -1,4 +1,4 @@
-"""Which filters of a list are covered by others of the list, so that all of them can be dropped together?
+"""Filters of a list that others of the list cover, so that all of them can be dropped together.
 
 Rules
 - A filter is dropped only while a filter that covers it is kept, so there is no cycle: of equal filters the
@@ -105,7 +105,7 @@ def _shape(region: Region) -> _Shape:
 
 
 def _anchors(wide: Region) -> list[_Anchor | None]:
-    """What a region must demand to lie within this one: one of these; None: nothing."""
+    """The demands of which a region must make one to lie within this one; None: no demand is needed."""
     for name, domain in sorted(wide.domains.items()):
         values = dm.values_of(domain)
         if values:

@@ -256,7 +256,7 @@ def _all_of(left: Truths, right: Truths) -> Truths:
 
 
 def _signs(one: Domain, other: Domain, *, ordered: bool) -> Signs:
-    """How a value of the one can compare with a value of the other, of one kind."""
+    """The results of comparing a value of the one domain with a value of the other, of one kind."""
     signs: set[int] = set()
     for kind in (Kind.BOOL, Kind.NUMBER, Kind.STRING, Kind.TIME):
         left, right = one.kinds[kind], other.kinds[kind]

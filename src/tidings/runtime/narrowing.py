@@ -1,4 +1,4 @@
-"""What a client is told of a subscription that its rights narrow.
+"""The notice to a client of a subscription that its rights narrow.
 
 Rules
 - It is told the filter that holds: what its own filter and its rights have in common, and no other part of
